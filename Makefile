@@ -60,7 +60,7 @@ broker-deaths: judges ## kills and power cuts of the broker under eight producer
 	$(BIN)/python -m campaigns.broker power --deaths $(DEATHS) --ledger
 
 hostile: judges ## hostile clients of every kind beside stock ones; a table, a line of the ledger
-	$(BIN)/python -m benchmarks.hostile --ledger
+	$(BIN)/python -m benchmarks.hostile --access off on --ledger
 
 soak: judges ## our broker under load with deaths, beside Apache's, for MINUTES; a table, a plot, a line of the ledger
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --ledger

@@ -1,6 +1,6 @@
 """The description that a wheel carries: README.md, its links into the tree as words, for they lead nowhere there.
 
-The sentence that nothing is on a package index yet is left out: who reads a description there knows better.
+Two things are left out: the picture, whose file no wheel has, and the sentence that nothing is on a package index yet.
 """
 
 import re
@@ -11,6 +11,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 
+PICTURE = re.compile(r"^<picture>.*?</picture>\n\n", re.MULTILINE | re.DOTALL)
+
 NOT_YET = re.compile(r"^No release is on the package index yet:.*?\n\n", re.MULTILINE | re.DOTALL)
 
 
@@ -20,5 +22,5 @@ class CustomMetadataHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Put the text where the README is expected."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        text = NOT_YET.sub("", text)
+        text = PICTURE.sub("", NOT_YET.sub("", text))
         metadata["readme"] = {"content-type": "text/markdown", "text": RELATIVE_LINK.sub(r"\1 (`\2`)", text)}

@@ -11,7 +11,7 @@ class Kept(msgspec.Struct):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """What is there already."""
+        """Return the contents of the file, or an empty value without a file."""
         return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
 
     def write(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What one request costs the driver: a ``Server`` with a trivial handler under pipelined SEND_MESSAGE_V2 requests.
+"""The cost of one request to the driver: a ``Server`` with a trivial handler under pipelined SEND_MESSAGE_V2 requests.
 
 The load comes from another process over loopback, as frames encoded beforehand, so that the figure is the server's
 alone: reading, splitting, decoding the header, calling the handler, encoding the answer, writing. Three handlers are

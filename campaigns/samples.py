@@ -1,7 +1,8 @@
-"""Requests as stock clients send them, for benchmarks and fuzzers: one copy of each."""
+"""Requests as stock clients send them, for benchmarks, fuzzers and tests: one copy of each."""
 
 from typing import Final
 
+from firearrow.protocol.requests.admin.topic import UpdateAndCreateTopic
 from firearrow.protocol.requests.message.send import SendMessageV2
 
 SEND: Final = SendMessageV2(
@@ -20,3 +21,17 @@ SEND: Final = SendMessageV2(
     broker_name="broker-a",
 )
 """A message of a Java client with a key and a tag. Change what matters with ``msgspec.structs.replace``."""
+
+
+def a_topic(name: str, queues: int = 1) -> UpdateAndCreateTopic:
+    """Return the request that makes a topic, as stock administration tools send it."""
+    return UpdateAndCreateTopic(
+        topic=name,
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=False,
+    )

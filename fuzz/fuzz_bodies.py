@@ -18,6 +18,15 @@ BODIES = [kind.request_body for kind in ALL] + [kind.answer_body for kind in ALL
 KINDS = [body for body in dict.fromkeys(BODIES) if body is not None and body not in OTHER]
 
 
+def parse(data: bytes) -> None:
+    """Parse as a server does, without the comparisons of the target."""
+    choice, content = data[:1], data[1:]
+    if choice and choice[0] < len(KINDS):
+        fastjson.decode(content, KINDS[choice[0]])
+    else:
+        target(data)
+
+
 def target(data: bytes) -> None:
     if not data:
         return

@@ -29,5 +29,11 @@ SEEDS = [
     b"{'a': 1, true: 2, 3u: null}[true] != 2 || type(1) == int || -9223372036854775808 < 0\n[]",
 ]
 
+
+def parse(data: bytes) -> None:
+    """Parse as a server does when a consumer subscribes."""
+    compile_cel(data.partition(b"\n")[0].decode("utf-8", "replace"))
+
+
 if __name__ == "__main__":
     run(target, allowed=(BadExpression,), seeds=SEEDS, max_len=8192)

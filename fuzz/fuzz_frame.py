@@ -6,6 +6,7 @@ with instrumented():
     from firearrow.protocol.connection import Connection, RequestArrived, StreamBroken
     from firearrow.protocol.frame import FrameSplitter
     from firearrow.protocol.requests.group.offset import GetMaxOffset
+    from fuzz.costs import read_as_a_stranger
 
 from fuzz.header_seeds import frames
 
@@ -34,6 +35,11 @@ def converse(data: bytes) -> None:
             assert connection.is_ended
     connection.data_to_send()
     assert len(connection.closed()) <= 3
+
+
+def parse(data: bytes) -> None:
+    """Parse as a server does, without the comparisons of the target."""
+    read_as_a_stranger(data)
 
 
 if __name__ == "__main__":

@@ -44,5 +44,11 @@ def target(data: bytes) -> None:
 WELCOME = encode_welcome(Welcome(8, 9000, Epochs((EpochEntry(1, 0), EpochEntry(7, 7000), EpochEntry(8, 8000)))))
 HELLO_BYTES = encode_hello(Hello(2, 7, 1 << 61))
 
+
+def parse(data: bytes) -> None:
+    """Parse as a master does."""
+    decode_hello(data)
+
+
 if __name__ == "__main__":
     run(target, seeds=[HELLO_BYTES, WELCOME, WELCOME[:-5], WELCOME + HELLO_BYTES, HEAD.pack(MAGIC, 1, 0, 1 << 20), b""])

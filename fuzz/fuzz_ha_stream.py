@@ -30,5 +30,11 @@ def target(data: bytes) -> None:
 
 SEED = b"".join([heartbeat(0), *packets(0, b"some bytes of a log", 7), HEADER.pack(19, 0)])
 
+
+def parse(data: bytes) -> None:
+    """Parse as a master does."""
+    Reports().feed(data)
+
+
 if __name__ == "__main__":
     run(target, seeds=[SEED, SEED[:30], b"", HEADER.pack(-1, 5)])

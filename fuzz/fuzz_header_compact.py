@@ -5,8 +5,9 @@ from fuzz.harness import instrumented, run
 with instrumented():
     from firearrow.protocol.command import Encoding
     from firearrow.protocol.serialize import catalogue, encode_request, ext_fields
+    from fuzz.costs import read_as_a_stranger
 
-from fuzz.header_seeds import headers
+from fuzz.header_seeds import framed, headers
 
 decode = catalogue().decode_request
 
@@ -20,6 +21,11 @@ def target(data: bytes) -> None:
         encoded = encode_request(encoding, heading.request, heading.opaque, oneway=heading.is_oneway)
         again = decode(encoding, encoded[8:])
         assert (again.request, again.opaque, again.code) == (heading.request, heading.opaque, heading.code)
+
+
+def parse(data: bytes) -> None:
+    """Parse as a server does: in a frame, with the signature."""
+    read_as_a_stranger(framed(Encoding.COMPACT, data))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ from fuzz.harness import instrumented, run
 with instrumented():
     from firearrow.protocol.command import Encoding
     from firearrow.protocol.serialize import catalogue, encode_request, ext_fields, read_heading
+    from fuzz.costs import read_as_a_stranger
 
-from fuzz.header_seeds import headers
+from fuzz.header_seeds import framed, headers
 
 decode = catalogue().decode_request
 
@@ -19,6 +20,11 @@ def target(data: bytes) -> None:
     if heading.request is not None:
         encoded = encode_request(Encoding.JSON, heading.request, heading.opaque, oneway=heading.is_oneway)
         assert decode(Encoding.JSON, encoded[8:]).request == heading.request
+
+
+def parse(data: bytes) -> None:
+    """Parse as a server does: in a frame, with the signature."""
+    read_as_a_stranger(framed(Encoding.JSON, data))
 
 
 if __name__ == "__main__":

@@ -33,5 +33,12 @@ SEEDS = [
     b"a\x01b\x02" * 200,
 ]
 
+
+def parse(data: bytes) -> None:
+    """Parse as a server does, without the comparisons of the target."""
+    stored_properties(data)
+    decode_properties(data)
+
+
 if __name__ == "__main__":
     run(target, allowed=(ProtocolError, IllegalMessage), seeds=SEEDS, max_len=4096)

@@ -53,5 +53,10 @@ def encode_again(buffer: bytearray, head: RecordHead) -> bytes | None:
     return record[:8] + buffer[8:12] + record[12:]
 
 
+def parse(data: bytes) -> None:
+    """Parse as a server does, without the comparisons of the target."""
+    list(decode_all(data))
+
+
 if __name__ == "__main__":
     run(target, seeds=records())

@@ -46,5 +46,14 @@ def seeds() -> list[bytes]:
     return [b"".join(head + b"x" for head in pair) for pair in pairs]
 
 
+def parse(data: bytes) -> None:
+    """Parse as a server does, without the comparisons of the target."""
+    frames = FrameSplitter().feed(data)
+    shape = SendShape.learn(frames[0][0], frames[0][1]) if frames else None
+    columns = None if shape is None else shape.cut(data)
+    if shape is not None and columns is not None:
+        shape.properties(columns, b"")
+
+
 if __name__ == "__main__":
     run(target, seeds=seeds())

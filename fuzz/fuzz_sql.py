@@ -26,5 +26,11 @@ SEEDS = [
     b"a LIKE 'x'",
 ]
 
+
+def parse(data: bytes) -> None:
+    """Parse as a server does when a consumer subscribes."""
+    compile_sql(data.decode("utf-8", "replace"))
+
+
 if __name__ == "__main__":
     run(target, allowed=(BadExpression,), seeds=SEEDS, max_len=8192)

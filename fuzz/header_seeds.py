@@ -1,5 +1,7 @@
 """Headers and frames to start from: hot requests and their answers in both encodings, and what clients really send."""
 
+import struct
+
 from msgspec.structs import replace
 
 from campaigns import samples
@@ -38,6 +40,11 @@ def headers(encoding: Encoding) -> list[bytes]:
     heads = [encode_request(encoding, request, 1) for request in REQUESTS]
     heads += [encode_answer(encoding, 1, ANSWER), encode_answer(encoding, 2, None, 17, "no topic")]
     return [head[8:] for head in heads] + (list(ODD) if encoding is Encoding.JSON else [])
+
+
+def framed(encoding: Encoding, header: bytes) -> bytes:
+    """Return the frame of a header without a body."""
+    return struct.pack(">II", 4 + len(header), encoding << 24 | len(header)) + header
 
 
 def frames() -> list[bytes]:

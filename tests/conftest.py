@@ -1,49 +1,57 @@
-"""What every test may ask for, and what none may leave behind: an exception that a server told its log alone."""
+"""Fixtures of all tests; one of them fails a test during which a server logged an exception."""
 
 import gc
+import resource
 import signal
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from campaigns.rotation import files_in_turn
 from firearrow.testing.complaints import hearing
 
-pytest_plugins = ["judges.pytest_plugin"]
+pytest_plugins = ["judges.pytest_plugin", "tests.failures", "tests.slices"]
 
-# A machine that is busy elsewhere says nothing about an example: what must be fast has a benchmark of its own.
+# No deadline: on a busy machine an example may be slow; code that must be fast has a benchmark of its own.
 settings.register_profile("firearrow", deadline=None)
 settings.load_profile("firearrow")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what runs in its background so, and every process of a test would inherit it.
+    # A shell starts background jobs with SIGINT ignored, and every process of a test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run take the files of its turn alone."""
-    parser.addoption(
-        "--slice", action="store_true", help="of the directories named, only the files whose turn it is at this commit"
-    )
+class _Garbage:
+    """Collects what tests leave once it is large.
+
+    A simulated world is garbage with whole disks in it: much memory in few objects, and the collector counts objects.
+    """
+
+    MOST_BYTES = 64 << 20
+
+    def __init__(self) -> None:
+        self._kept = self._resident()
+
+    def collect_if_large(self) -> None:
+        """Collect garbage when this process has grown since the last time; a no-op where its size cannot be read."""
+        if self._resident() - self._kept > self.MOST_BYTES:
+            gc.collect()
+            self._kept = self._resident()
+
+    @staticmethod
+    def _resident() -> int:
+        file = Path("/proc/self/statm")
+        return int(file.read_text().split()[1]) * resource.getpagesize() if file.exists() else 0
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the files that are not in turn; a file that was named on the command line is always in turn."""
-    if not config.getoption("--slice"):
-        return
-    files = {str(item.path) for item in items}
-    named = {str((config.invocation_params.dir / name.partition("::")[0]).resolve()) for name in config.args}
-    taken = files_in_turn(files - named) | named
-    config.hook.pytest_deselected(items=[item for item in items if str(item.path) not in taken])
-    items[:] = [item for item in items if str(item.path) in taken]
+_GARBAGE = _Garbage()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def complaints() -> Iterator[list[str]]:
-    """Exceptions of handlers, callbacks and forgotten tasks in this process that no test has answered for yet."""
+    """Exceptions of handlers, callbacks and forgotten tasks in this process since the last test ended."""
     heard: list[str] = []
 
     def hear(words: str, error: BaseException | None) -> None:
@@ -51,13 +59,14 @@ def complaints() -> Iterator[list[str]]:
 
     with hearing(hear):
         yield heard
-        gc.collect()  # a task that nobody awaited speaks when it is collected
+        gc.collect()  # a task that was never awaited logs its exception when it is collected
     assert not heard, "after the last test: " + "\n".join(heard)
 
 
 @pytest.fixture(autouse=True)
 def nobody_complains(complaints: list[str], request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test in whose time a server logged an exception; ``@pytest.mark.complaints("word", ...)`` allows some."""
+    """Fail a test during which a server logged an exception; ``@pytest.mark.complaints("word", ...)`` allows some."""
+    _GARBAGE.collect_if_large()  # not behind the test, whose world is still in use there
     yield
     marker = request.node.get_closest_marker("complaints")
     allowed = marker.args if marker else ()

@@ -1,4 +1,4 @@
-"""What a send costs: ``python -m benchmarks.broker [messages]``.
+"""The cost of a send: ``python -m benchmarks.broker [messages]``.
 
 A broker on a real disk and a bare client share one process and one loop. Each round writes some sends at once and waits
 for all answers. Printed are microseconds of CPU a message, client included (about one of them): over all rounds, with

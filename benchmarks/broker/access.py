@@ -1,4 +1,4 @@
-"""What access costs a send: ``python -m benchmarks.broker.access [messages]``.
+"""The cost of access for a send: ``python -m benchmarks.broker.access [messages]``.
 
 Brokers as in ``benchmarks.broker``, 128 bytes a message, 64 at once: without signatures, with signatures that nobody
 looks at, with every signature checked, and with users that are remembered for the connection. No two messages of a

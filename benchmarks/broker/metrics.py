@@ -1,4 +1,4 @@
-"""What metrics cost: ``python -m benchmarks.broker.metrics [rounds]``.
+"""The cost of metrics: ``python -m benchmarks.broker.metrics [rounds]``.
 
 Three brokers, one with ``metricsExporterType=PROM`` and two without, and a bare client share one process and one loop.
 Rounds of 64 sends go to them in turns, so that all see the same machine; printed are microseconds of CPU a message and

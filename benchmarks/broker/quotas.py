@@ -1,4 +1,4 @@
-"""What quotas cost a send: ``python -m benchmarks.broker.quotas [messages]``.
+"""The cost of quotas for a send: ``python -m benchmarks.broker.quotas [messages]``.
 
 Brokers as in ``benchmarks.broker``, 128 bytes a message, 64 at once and one at a time: without a throttle, with one and
 no limit (the default), with a limit of one kind, and with all eight limits; none of them is ever reached. Printed are

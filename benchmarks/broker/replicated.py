@@ -1,4 +1,4 @@
-"""What replication costs a send: ``python -m benchmarks.broker.replicated [rounds]``.
+"""The cost of replication for a send: ``python -m benchmarks.broker.replicated [rounds]``.
 
 Three masters and a bare client share one process and one loop: one ASYNC_MASTER whose slave, a process of its own,
 copies everything, and two without a slave. Rounds of 64 sends go to them in turns, with a pause after each in which the

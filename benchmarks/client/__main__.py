@@ -100,7 +100,7 @@ class Turn:
         return self._process.pid
 
     def done(self) -> int:
-        """How many messages it has reported."""
+        """Return the number of messages that the client has reported."""
         assert self._process.stdout is not None
         if self._process.poll() is not None:
             raise RuntimeError(f"the client ended with {self._process.returncode}")
@@ -188,7 +188,7 @@ def table(figures: Figures) -> str:
 
 
 def thread_hop(one: dict[str, list[Figure]]) -> str:
-    """What the blocking twin's way into another thread costs a message."""
+    """Return the cost a message of the blocking twin's way into another thread."""
     if "ours-blocking" not in one or "ours-uvloop" not in one:
         return ""
     hop = 1e6 / middle(one["ours-blocking"]).rate - 1e6 / middle(one["ours-uvloop"]).rate

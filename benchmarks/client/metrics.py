@@ -1,4 +1,4 @@
-"""What client metrics cost: ``python -m benchmarks.client.metrics [rounds]``.
+"""The cost of client metrics: ``python -m benchmarks.client.metrics [rounds]``.
 
 One producer and a broker share one process and one loop. Rounds of 64 sends at once of 1 KiB are made in turns without
 metrics, with them, and without them again, so that all see the same machine and the same connection; printed are

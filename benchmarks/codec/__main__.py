@@ -15,7 +15,7 @@ from benchmarks.codec import headers, record
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """Return the machine that the figures were measured on."""
     with open("/proc/cpuinfo", encoding="utf-8") as cpus:
         models = [line.partition(":")[2].strip() for line in cpus if line.startswith("model name")]
     cpu = models[0] if models else platform.machine()

@@ -67,7 +67,7 @@ def ours_receiving(encoding: Encoding) -> Callable[[], list[Any]]:
 
 
 class BareSend(msgspec.Struct, gc=False):
-    """What a broker needs of a send, in JSON."""
+    """The fields of a send that a broker needs, in JSON."""
 
     topic: str = msgspec.field(name="b", default="")
     queue_id: int = msgspec.field(name="e", default=0)
@@ -79,7 +79,7 @@ class BareSend(msgspec.Struct, gc=False):
 
 
 class BareHeader(msgspec.Struct, gc=False):
-    """What a broker needs of a header, in JSON."""
+    """The fields of a header that a broker needs, in JSON."""
 
     code: int
     opaque: int
@@ -150,7 +150,7 @@ def bare_compact_decoding() -> Callable[[], list[Stored]]:
 
 
 def answers() -> list[SendAnswer]:
-    """What the handlers of one read return: the fields that a 5.x broker answers with."""
+    """Return the answers of the handlers to one read: the fields that a 5.x broker answers with."""
     return [
         SendAnswer(
             msg_id=MSG_ID,
@@ -247,7 +247,7 @@ def bare_compact_answering() -> Callable[[], bytes]:
 
 
 def stored(found: list[tuple[Heading[SendMessageV2], bytes]]) -> list[Stored]:
-    """What the bare loop gives, taken from what ours gives."""
+    """Return the result of the bare loop, made from the result of our codec."""
     kept: list[Stored] = []
     for heading, body in found:
         f = heading.request

@@ -1,4 +1,4 @@
-"""What every codec benchmark returns, and the one way they all measure.
+"""The rows that every codec benchmark returns, and the one way they all measure.
 
 Each module of this directory offers ``measure() -> list[Row]``: our codec beside a bare hand-written loop that makes
 the same bytes with nothing checked and nothing named. Both run in turn in one process, in many short slices of CPU

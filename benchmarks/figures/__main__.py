@@ -54,7 +54,7 @@ ROWS = {
 
 
 class Result(NamedTuple):
-    """What a round showed."""
+    """The result of a round."""
 
     figure: float
     failed: int
@@ -93,7 +93,7 @@ def measure(row: Row, seconds: float) -> Result:
 
 
 def disk_mb_s(seconds: float) -> float:
-    """What a plain program writes to the same disk, with a sync twice a second as a broker does it."""
+    """Return the rate at which a plain program writes to the same disk, with a sync twice a second like a broker."""
     block = os.urandom(CHUNK)
     with tempfile.TemporaryDirectory(prefix="firearrow-figures-") as directory:
         file = os.open(Path(directory) / "plain", os.O_CREAT | os.O_WRONLY)

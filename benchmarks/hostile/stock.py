@@ -31,9 +31,11 @@ def classes() -> Artifact:
 class StockClients(clients.Client):
     """A producer of so many messages a second and a consumer that says how long each took to come."""
 
-    def __init__(self, name_server: str, topic: str, size: int, rate: int) -> None:
+    def __init__(self, name_server: str, topic: str, size: int, rate: int, keys: tuple[str, str] | None = None) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="firearrow-stock-")
         self._log = Path(self._home.name) / "output.log"
         path = f"{classes().install()}:{artifacts.client_jars(VERSION).install()}/*"
         words = [tool("java"), *FLAGS, f"-Duser.home={self._home.name}", "-cp", path, "Load"]
+        if keys:
+            words = ["env", f"LOAD_ACCESS_KEY={keys[0]}", f"LOAD_SECRET_KEY={keys[1]}", *words]
         self._child = Child([*words, "latency", name_server, topic, str(size), str(rate)], self._log)

@@ -29,7 +29,7 @@ WARM_LOOKUPS_S = 10_000
 
 @dataclass
 class Figures:
-    """What was measured about one server; one entry a turn."""
+    """The measurements of one server; one entry a turn."""
 
     lookups_s: list[float] = field(default_factory=list)
     p50_ms: list[float] = field(default_factory=list)

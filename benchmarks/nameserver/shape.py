@@ -17,7 +17,7 @@ VERSION = 513
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the cluster is."""
+    """The size of the cluster."""
 
     brokers: int = 1000
     topics: int = 10_000

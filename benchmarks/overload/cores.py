@@ -1,4 +1,4 @@
-"""Who runs on which core, who goes first, and how long somebody waited for one."""
+"""The cores and priorities of processes, and the time that a process waited for a core."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def put_first(pid: int) -> bool:
 
 
 def waited_s(pid: int) -> float:
-    """How long the threads of a process have waited for a core that others had."""
+    """Return the seconds that the threads of a process have waited for a core that others had."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
 

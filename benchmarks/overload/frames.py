@@ -10,29 +10,31 @@ import msgspec
 from msgspec.structs import replace
 
 from campaigns.samples import SEND
+from firearrow.protocol.auth import Signer
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.serialize import encode_request
 
 OPAQUE_AT = 13
-"""Where the opaque stands in a frame with a compact header."""
+"""The position of the opaque in a frame with a compact header."""
 _ANSWER = struct.Struct(">I4xh3xi")
 PROPERTIES = "UNIQ_KEY\x01FD00000000000000000000000000000220FD0C387F444A6190560000\x02WAIT\x01true\x02"
 
 
-def frame(request: Request[Any], opaque: int, body: bytes = b"") -> bytes:
-    """A request as it travels."""
-    return encode_request(Encoding.COMPACT, request, opaque, body_size=len(body)) + body
+def frame(request: Request[Any], opaque: int, body: bytes = b"", sign: Signer | None = None) -> bytes:
+    """A request as it travels, signed or not."""
+    extra = None if sign is None else sign(request, body)
+    return encode_request(Encoding.COMPACT, request, opaque, body_size=len(body), extra=extra) + body
 
 
-def send(topic: str, queue_id: int, opaque: int, body: bytes) -> bytes:
+def send(topic: str, queue_id: int, opaque: int, body: bytes, sign: Signer | None = None) -> bytes:
     """One message for a queue."""
     request = replace(SEND, producer_group="overload", topic=topic, queue_id=queue_id, properties=PROPERTIES)
-    return frame(request, opaque, body)
+    return frame(request, opaque, body, sign)
 
 
 def heartbeat_body(client: str) -> bytes:
-    """What a producer says of itself."""
+    """Return the body of a producer's heartbeat."""
     return msgspec.json.encode(
         {"clientID": client, "producerDataSet": [{"groupName": "overload"}], "consumerDataSet": []}
     )

@@ -34,11 +34,11 @@ HEARTBEATS = 50
 HEARTBEAT_S = 1.0
 HEARTBEAT_OPAQUE = 1_000_000
 SETTLE_S = 5.0
-"""How long answers that are still owed are waited for."""
+"""Seconds of waiting for answers that are still owed."""
 
 
 class Tally:
-    """What one phase sent and what came back."""
+    """The sends of one phase and their answers."""
 
     def __init__(self) -> None:
         self.accepted: list[float] = []
@@ -145,7 +145,7 @@ async def phase(senders: list[Sender], rate: float, seconds: float, window: int)
 
 
 async def settled(tallies: list[Tally]) -> list[dict[str, Any]]:
-    """What the phases found, once their last answers have come."""
+    """Return the results of the phases, once their last answers have come."""
     deadline = time.perf_counter() + SETTLE_S
     while any(tally.owed for tally in tallies) and time.perf_counter() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(TICK_S)

@@ -1,1 +1,1 @@
-"""How the bytes of the log get to a consumer."""
+"""The way of the log's bytes to a consumer."""

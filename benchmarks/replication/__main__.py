@@ -1,4 +1,4 @@
-"""How fast a slave catches up, beside Apache's slave and a bare TCP copy: ``python -m benchmarks.replication``."""
+"""The speed of a slave's catch-up, beside Apache's slave and a bare TCP copy: ``python -m benchmarks.replication``."""
 
 import argparse
 

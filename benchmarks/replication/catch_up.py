@@ -1,4 +1,4 @@
-"""How fast an empty slave gets a log: ours and Apache's behind one master of ours, and a bare TCP copy of the files.
+"""The catch-up of an empty slave: ours and Apache's behind one master of ours, and a bare TCP copy of the files.
 
 The log is one file, because Apache's empty slave begins with the master's newest file. The master's own view of a slave
 is the clock: the offset that the slave has acknowledged, from its first byte to the end of the log. The bare copy sends
@@ -113,7 +113,7 @@ def _status(master: FireArrowBroker) -> dict[str, object]:
 
 
 def _acked(master: FireArrowBroker) -> int:
-    """What the slave has acknowledged; -1 without a slave."""
+    """Return the offset that the slave has acknowledged; -1 without a slave."""
     connections = _status(master)["haConnectionInfo"]
     assert isinstance(connections, list)
     return max((int(connection["slaveAckOffset"]) for connection in connections), default=-1)

@@ -89,7 +89,7 @@ def commit(group: str, topic: str, queue_id: int, offset: int) -> bytes:
 
 
 class HeartbeatOfConsumer(msgspec.Struct):
-    """What a member of a group says of itself."""
+    """The heartbeat of a member of a group."""
 
     clientID: str  # noqa: N815 - the name on the wire
     consumerDataSet: list[dict[str, object]]  # noqa: N815

@@ -36,7 +36,7 @@ def _broker_at(names: NameServer, topics: int) -> Iterator[FireArrowInEarnest]:
 
 
 def _unlisted(names: NameServer, topics: int) -> int:
-    """How many topics are not in the list of all."""
+    """Return the number of topics that are not in the list of all."""
     answer = ask(names.address, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout_seconds=LIST_TIMEOUT_S)
     listed = set(json.loads(answer.body)["topicList"])
     return sum(topic_name(number) not in listed for number in range(topics))

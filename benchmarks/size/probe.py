@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.overload.frames import Answers, frame, send
 from benchmarks.store.report import percentile
+from firearrow.protocol.auth import Signer
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.requests.group.offset import GetMaxOffset
 from firearrow.runtime.loops import new_loop
@@ -23,13 +24,15 @@ T = TypeVar("T")
 PING_S = 0.002
 BODY = b"x" * 128
 TIMEOUT_S = 60.0
+LINES = 2
 PING = GetMaxOffset(topic="ping", queue_id=0)
 
 
 class Line(asyncio.Protocol):
     """One connection: codes of answers by opaque."""
 
-    def __init__(self) -> None:
+    def __init__(self, sign: Signer | None = None) -> None:
+        self._sign = sign
         self._answers = Answers()
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._opaque = 0
@@ -45,13 +48,19 @@ class Line(asyncio.Protocol):
             if future is not None and not future.done():
                 future.set_result(code)
 
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """No answer comes any more."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError("the broker ended the connection of the probe"))
+
     async def ask(self, request: Request[Any], body: bytes = b"") -> int:
         """Send a request; return the code of its answer."""
-        return await self.write(lambda opaque: frame(request, opaque, body))
+        return await self.write(lambda opaque: frame(request, opaque, body, self._sign))
 
     async def send(self, topic: str, queue_id: int) -> int:
         """Send a message; return the code of its answer."""
-        return await self.write(lambda opaque: send(topic, queue_id, opaque, BODY))
+        return await self.write(lambda opaque: send(topic, queue_id, opaque, BODY, self._sign))
 
     async def write(self, encode: Callable[[int], bytes]) -> int:
         """Send what is made for an opaque; return the code of its answer."""
@@ -61,9 +70,9 @@ class Line(asyncio.Protocol):
         return await asyncio.wait_for(future, TIMEOUT_S)
 
 
-async def connect(port: int) -> Line:
+async def connect(port: int, sign: Signer | None = None) -> Line:
     """A connection to a broker on this machine."""
-    _, line = await asyncio.get_running_loop().create_connection(Line, "127.0.0.1", port)
+    _, line = await asyncio.get_running_loop().create_connection(lambda: Line(sign), "127.0.0.1", port)
     return line
 
 
@@ -78,25 +87,31 @@ class Seen(NamedTuple):
 
 
 class Took(NamedTuple):
-    """How long an answer took, in milliseconds: without what the machine took, and the broker's CPU meanwhile."""
+    """The time of an answer in milliseconds, without waits for the machine, and the broker's CPU meanwhile."""
 
     ms: float
     cpu_ms: float
 
 
 class Probe:
-    """Watches one server."""
+    """Watches one server. Each `watch` has connections of its own, unless they were opened before."""
 
-    def __init__(self, port: int, pid: int, ping: Request[Any] = PING) -> None:
+    def __init__(self, port: int, pid: int, ping: Request[Any] = PING, sign: Signer | None = None) -> None:
         self._port = port
         self._pid = pid
         self._smallest = ping
+        self._sign = sign
+        self._lines: list[Line] = []
 
     async def watch(self, seconds: float, *, rate: float = 0.0, topics: tuple[str, ...] = ()) -> Seen:
         """Ping all the time, and send so many messages a second meanwhile."""
+        was_open = bool(self._lines)
+        await self.open()
         pinging = asyncio.create_task(self._ping(seconds))
         took, refused = await self._pace(seconds, rate, topics) if rate else ([Took(0.0, 0.0)], 0)
         holds = await pinging
+        if not was_open:
+            self.close()
         return Seen(
             hold_ms=max(hold.ms for hold in holds),
             p99_ms=percentile([one.ms for one in took], 0.99),
@@ -105,17 +120,27 @@ class Probe:
             refused=refused,
         )
 
+    async def open(self) -> None:
+        """Open the connections, which stay open until `close`."""
+        while len(self._lines) < LINES:
+            self._lines.append(await connect(self._port, self._sign))
+
+    def close(self) -> None:
+        """Close the connections."""
+        for line in self._lines:
+            line.transport.close()
+        self._lines.clear()
+
     async def _ping(self, seconds: float) -> list[Took]:
-        line, holds = await connect(self._port), []
+        line, holds = self._lines[0], []
         ends = time.perf_counter() + seconds
         while time.perf_counter() < ends:
             holds.append((await self._timed(line.ask(self._smallest)))[0])
             await asyncio.sleep(PING_S)
-        line.transport.close()
         return holds
 
     async def _timed(self, work: Awaitable[int]) -> tuple[Took, int]:
-        """How long something took, and what came of it."""
+        """Return the time that the work took, and its code."""
         cpu_ms, waited_ms = self._spent_ms()
         began = time.perf_counter()
         code = await work
@@ -129,7 +154,7 @@ class Probe:
         return server[0] / 1e6, (server[1] + own[1]) / 1e6
 
     async def _pace(self, seconds: float, rate: float, topics: tuple[str, ...]) -> tuple[list[Took], int]:
-        line = await connect(self._port)
+        line = self._lines[1]
         took: list[Took] = []
         refused = 0
         began = time.perf_counter()
@@ -138,7 +163,6 @@ class Probe:
             one, code = await self._timed(line.send(topics[number % len(topics)], 0))
             took.append(one)
             refused += code != 0
-        line.transport.close()
         return took, refused
 
 
@@ -155,7 +179,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def written_bytes(pid: int) -> int:
-    """What a process has handed to ``write`` since its start."""
+    """Return the bytes that a process has handed to ``write`` since its start."""
     lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar")).split()[1])
 

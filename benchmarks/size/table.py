@@ -6,7 +6,7 @@ from typing import NamedTuple
 from benchmarks.size.probe import Seen
 
 HOLD_MS = 20.0
-"""How long a broker may answer nobody."""
+"""The most milliseconds for which a broker may answer nobody."""
 
 
 class Row(NamedTuple):
@@ -17,9 +17,9 @@ class Row(NamedTuple):
     small: float
     large: float
     limit: float
-    """What the large one may be, in the same unit."""
+    """The limit for the large one, in the same unit."""
     rule: str
-    """Where the limit comes from."""
+    """The reason for the limit."""
 
     @property
     def holds(self) -> bool:

@@ -33,7 +33,7 @@ def say(text: str) -> None:
 
 
 def entry(figures: Figures, broken: list[str]) -> dict[str, object]:
-    """What the ledger keeps."""
+    """Return the entry for the ledger."""
     steady = figures.steady
     return {
         "minutes": figures.minutes,

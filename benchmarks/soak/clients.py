@@ -107,7 +107,7 @@ class Member:
         _wait_started(self._child, self.log)
 
     def deliveries(self) -> Records:
-        """What it was given since the last question, in all of its lives."""
+        """Return the deliveries to the member since the last call, in all of its lives."""
         return np.concatenate([tail.more() for tail in self._tails])
 
     @property

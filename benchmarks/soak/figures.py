@@ -1,4 +1,4 @@
-"""What a soak found, and what it must hold to. Pure."""
+"""The figures of a soak, and their bounds. Pure."""
 
 from statistics import median
 from typing import NamedTuple
@@ -7,12 +7,12 @@ import msgspec
 
 LATE_MS = 500.0
 MOST_GROWTH, GROWTH_MIB = 1.05, 2.0
-"""How much larger memory may be in the last third of the steady part than in the one before: a part and a constant."""
+"""The allowed growth of memory in the last third of the steady part over the one before: a factor and a constant."""
 MOST_DESCRIPTORS = 4
 
 
 class Bounds(NamedTuple):
-    """What the latency and the rate must hold to."""
+    """The bounds of latency and rate."""
 
     p99_ratio: float
     """Our delivery p99 in ratio to the rival's, at most."""
@@ -106,7 +106,7 @@ class Figures(msgspec.Struct):
 
 
 def complaints(figures: Figures, ours: str, rival: str, bounds: Bounds = LONG) -> list[str]:
-    """What does not hold, each in a sentence; none when all is well."""
+    """Return the broken bounds, each in a sentence; none when all is well."""
     found = [f"{count} exceptions in the log of {who}" for who, count in figures.exceptions.items() if count]
     found += [f"{count} acknowledged messages never came to {group}" for group, count in figures.lost.items() if count]
     found += [f"{turn.lost} acknowledged messages lost in a turn of {turn.side}" for turn in figures.turns if turn.lost]

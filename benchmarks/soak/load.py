@@ -85,7 +85,7 @@ class Load:
             self.look()
 
     def given(self) -> dict[str, int]:
-        """How many deliveries each group has had."""
+        """Return the number of deliveries to each group."""
         return {group: one.numbers.total for group, one in self.delivered.items()}
 
     def is_flowing(self, before: dict[str, int]) -> bool:
@@ -93,7 +93,7 @@ class Load:
         return all(total > before[group] for group, total in self.given().items())
 
     def lost(self) -> dict[str, int]:
-        """How many acknowledged messages each group was not given."""
+        """Return the number of acknowledged messages that each group was not given."""
         return {group: len(self.acknowledged.missing_from(one.numbers)) for group, one in self.delivered.items()}
 
     def finish(self) -> dict[str, int]:
@@ -143,5 +143,5 @@ class Load:
 
 
 def count_exceptions(log: Path) -> int:
-    """How many exceptions a log tells of, those that follow each other closely as one."""
+    """Return the number of exceptions in a log, those that follow each other closely as one."""
     return len(complaints_in(log.read_text(errors="replace"))) if log.exists() else 0

@@ -1,4 +1,4 @@
-"""How the minutes are divided: turns with Apache before and after, deaths, and a part in which the broker lives."""
+"""The division of the minutes: turns with Apache before and after, deaths, and a part in which the broker lives."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the clients wrote: which messages were acknowledged, which were delivered to whom, and how late each was.
+"""The records of clients: acknowledged messages, deliveries to each group, and the delay of each.
 
 Files are read as they grow and folded at once, so that hours fit into memory: a byte a message and group, and a
 histogram of delays for every two seconds.
@@ -40,7 +40,7 @@ class Tail:
 
 
 class Numbers:
-    """Which numbered messages occurred."""
+    """The set of numbered messages that occurred."""
 
     def __init__(self) -> None:
         self._seen = np.zeros(1 << 16, np.bool_)
@@ -55,7 +55,7 @@ class Numbers:
 
     @property
     def distinct(self) -> int:
-        """How many different ones."""
+        """The number of different messages."""
         return int(np.count_nonzero(self._seen))
 
     def missing_from(self, other: "Numbers") -> NDArray[np.int64]:
@@ -86,7 +86,7 @@ class Delays:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """The number of delays."""
         return int(self._bins.sum())
 
     def percentile(self, part: float) -> float:
@@ -102,7 +102,7 @@ class Delays:
 
 
 class Delivered:
-    """What one group was given."""
+    """The deliveries to one group."""
 
     def __init__(self) -> None:
         self.numbers = Numbers()

@@ -39,11 +39,11 @@ class Side:
         return self.broker._ready() and self.broker._routed_by(self._names.address, ROUTED)
 
     def logs(self) -> dict[str, Path]:
-        """What the servers said, by server."""
+        """The log files of the servers, by server."""
         return {"broker": self.broker.log, "name server": self._names.log}
 
     def descriptors(self) -> int:
-        """How many the broker has open."""
+        """The number of descriptors that the broker has open."""
         return len(list(Path(f"/proc/{self.broker.pid}/fd").iterdir()))
 
     def check_loop(self) -> None:

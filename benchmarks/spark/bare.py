@@ -41,7 +41,7 @@ class Bare(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write in ``format``."""
+        """Return the name of the source for ``format``."""
         return "bare-arrow"
 
     def writer(self, schema: "StructType", overwrite: bool) -> Counting:  # noqa: ARG002
@@ -84,7 +84,7 @@ class Ready(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write in ``format``."""
+        """Return the name of the source for ``format``."""
         return "ready-arrow"
 
     def reader(self, schema: "StructType") -> ReadyReader:  # noqa: ARG002

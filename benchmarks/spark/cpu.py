@@ -1,4 +1,4 @@
-"""What a stretch of work costs: seconds by the clock, CPU of this process and all below it, CPU of another's."""
+"""The cost of a stretch of work: seconds by the clock, CPU of this process and all below it, CPU of another's."""
 
 import os
 import time
@@ -45,5 +45,5 @@ class Meter:
         return cpu_s(processes_below(os.getpid())), theirs
 
     def figures(self) -> dict[str, float]:
-        """What it cost."""
+        """Return the cost of the work."""
         return {"s": self._took, "spark_cpu_s": self._mine, "broker_cpu_s": self._theirs}

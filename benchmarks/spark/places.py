@@ -31,7 +31,7 @@ def say(text: str) -> None:
 
 
 class Places:
-    """Where everything lies, and what is running. Use it in a ``with`` block."""
+    """The files and running servers of a benchmark. Use it in a ``with`` block."""
 
     def __init__(self, output: Path, size: int) -> None:
         self.output = output

@@ -48,7 +48,7 @@ class Row(Struct, frozen=True):
 
     @property
     def topic_name(self) -> str:
-        """Where the rows lie."""
+        """The topic of the rows."""
         return self.topic or f"bench-{self.body}"
 
     @property
@@ -57,7 +57,7 @@ class Row(Struct, frozen=True):
         return self.source in OURS or self.sink == "topic"
 
     def count(self, size: int) -> int:
-        """How many rows it has in a run of a size."""
+        """Return the number of rows in a run of a size."""
         return rows_of(size, self.body) // self.share
 
 

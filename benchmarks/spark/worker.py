@@ -41,7 +41,7 @@ LATENCY_LEAD_S = 8.0
 
 
 def frame(spark: "SparkSession", order: Order, *, is_stream: bool = False) -> Any:
-    """What is read."""
+    """Return the rows to read."""
     reader: Any = spark.readStream if is_stream else spark.read
     source, whole = order["source"], order.get("whole")
     if source == "made":
@@ -106,7 +106,7 @@ def write_stream(spark: "SparkSession", order: Order, place: Path) -> dict[str, 
 
 
 def counted(spark: "SparkSession", order: Order, place: Path) -> int | None:
-    """How many rows a sink holds now, where that is quick to tell."""
+    """Return the number of rows that a sink holds now; None where it is not quick to tell."""
     if order["sink"] == "parquet":
         return spark.read.parquet(str(place / "out")).count()
     if order["sink"].startswith("iceberg"):

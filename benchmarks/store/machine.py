@@ -1,4 +1,4 @@
-"""What the figures were measured on, the disk's own sync included."""
+"""The machine that the figures were measured on, the disk's own sync included."""
 
 import os
 import platform

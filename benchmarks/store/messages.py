@@ -26,7 +26,7 @@ def drafts_of(size: int, count: int, *, topic: str = TOPIC, queues: int = 8, fir
 
 
 def properties_of(number: int) -> StoredProperties:
-    """What a stock producer sends along: unique key, tag, wait."""
+    """Return the properties of a stock producer's message: unique key, tag, wait."""
     return StoredProperties(b"UNIQ_KEY\x01C0A80001000018B4AAC2%012X\x02WAIT\x01true\x02TAGS\x01TagA\x02" % number)
 
 

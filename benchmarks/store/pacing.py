@@ -19,8 +19,8 @@ class Latencies:
     written: list[float] = field(default_factory=list)
     """From when a message was due until it was written: whatever holds the loop counts."""
     held: list[float] = field(default_factory=list)
-    """How long the turn of an append held the loop: from its append to the end of its write and dispatch, without the
-    time in which the loop could have run and the machine had no CPU for it."""
+    """Times for which the turn of an append held the loop: from the append to the end of its write and dispatch,
+    without the time in which the loop could have run and the machine had no CPU for it."""
     clock: list[float] = field(default_factory=list)
     """The same with it."""
     turns: list[float] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Latencies:
 
 
 class CpuWait:
-    """How long this thread could have run and no CPU was free."""
+    """The time for which this thread could have run and no CPU was free."""
 
     def __init__(self) -> None:
         self._numbers = os.open("/proc/thread-self/schedstat", os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What a benchmark hands back: lines to print, figures to keep, goals to judge."""
+"""The report of a benchmark: lines to print, figures to keep, goals to judge."""
 
 import statistics
 from collections.abc import Sequence

@@ -80,7 +80,7 @@ class Client:
         return self._log.read_text(errors="replace")
 
     def failed(self) -> int:
-        """How many sends it reports as failed so far."""
+        """Return the number of failed sends that it has reported so far."""
         found = [sum(int(part) for part in match.groups() if part) for match in _FAILED.finditer(self.output())]
         return found[-1] if found else 0
 

@@ -117,7 +117,7 @@ class Standing(msgspec.Struct, frozen=True):
         return (self.broker, *self.workers)
 
     def ends(self, topic: str = TOPIC) -> int:
-        """How many messages the queues of a topic have been given."""
+        """Return the number of messages that the queues of a topic have been given."""
         asked = [{"topic": topic, "queueId": str(queue)} for queue in range(QUEUES)]
         return sum(int(ask(at, GET_MAX_OFFSET, one).fields["offset"]) for at in self.brokers for one in asked)
 
@@ -179,7 +179,7 @@ class FireArrowInEarnest(FireArrowBroker):
 
     @property
     def ports(self) -> list[int]:
-        """Where its processes listen."""
+        """Return the ports on which its processes listen."""
         return [self.port]
 
     @property
@@ -199,7 +199,7 @@ class WorkersInEarnest(FireArrowInEarnest):
 
     @property
     def ports(self) -> list[int]:
-        """Where the workers listen."""
+        """Return the ports on which the workers listen."""
         return [self.port + PORTS_APART * number for number in range(self._count)]
 
     @property
@@ -330,7 +330,7 @@ class Contestant:
 
 
 def slaves_of(master: str) -> int:
-    """How many slaves have the whole log of a master, as it says itself."""
+    """Return the number of slaves that have the whole log of a master, as the master reports it."""
     connections = json.loads(ask(master, GET_HA_STATUS).body)["haConnectionInfo"]
     return sum(bool(connection["inSync"]) for connection in connections)
 

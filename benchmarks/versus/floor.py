@@ -40,7 +40,7 @@ FIELDS_LENGTH = 4
 
 
 class Fields(msgspec.Struct, gc=False):
-    """What a send says of itself."""
+    """The header fields of a send."""
 
     topic: str = msgspec.field(name="b", default="")
     queue: int = msgspec.field(name="e", default=0)

@@ -21,7 +21,7 @@ DRAIN_S = 120.0
 
 
 class Turn(msgspec.Struct):
-    """What one turn showed."""
+    """The figures of one turn."""
 
     rate: float
     cpu_us: float
@@ -48,7 +48,7 @@ class Window:
         self._client_cpu = group_cpu_s(client.pid)
 
     def close(self, count: int) -> Turn:
-        """What happened since."""
+        """Return the figures since the window was opened."""
         standing = self._standing
         seconds, cpu = time.monotonic() - self._at, standing.cpu_s() - self._cpu
         messages = max(count - self._count, 1)

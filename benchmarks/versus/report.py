@@ -1,4 +1,4 @@
-"""What the arena hands out: a table, a file of all figures, a picture."""
+"""The reports of the arena: a table, a file of all figures, a picture."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ class Figures(Kept):
         self.turns.setdefault(row, {}).setdefault(contestant, []).append(turn)
 
     def count(self, row: str, contestant: str) -> int:
-        """How many turns there are."""
+        """Return the number of turns."""
         return len(self.turns.get(row, {}).get(contestant, []))
 
 

@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 
 class Walk:
-    """What was called."""
+    """The calls of one walk."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -84,7 +84,7 @@ def recorded() -> Iterator[Walk]:
 
 
 async def walks_of_sends() -> list[list[Step]]:
-    """What a broker does with a send that comes alone."""
+    """Return the steps of a broker for a send that comes alone."""
     walks: list[list[Step]] = []
     loop, requests = asyncio.get_running_loop(), frames(1, 128)
     async with Cluster() as cluster:
@@ -104,7 +104,7 @@ async def walks_of_sends() -> list[list[Step]]:
 
 
 async def walks_to_handlers(address: str, send: Callable[[], object]) -> list[list[Step]]:
-    """What a push consumer does with a message that comes alone, until the user's handler has it."""
+    """Return the steps of a push consumer for a lone message, until the user's handler has it."""
     walks: list[list[Step]] = []
     handled = asyncio.Event()
     walk = Walk()

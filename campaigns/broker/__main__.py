@@ -1,7 +1,7 @@
 """``python -m campaigns.broker CAMPAIGN``: run a campaign, print its figures, record them.
 
 Every campaign works in pieces, prints one line a piece and, with ``--ledger``, appends it; what the ledger has of the
-same commit is not done again. The exit status is 1 when anything was lost or wrong.
+same source is not done again. The exit status is 1 when anything was lost or wrong.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from campaigns.broker import rolling as rollings
 from campaigns.broker import upkeep as operations
 from campaigns.broker.clusters import KINDS, Cluster, Kind
 from campaigns.broker.deaths import killed, unpowered
-from campaigns.faults.ledger import DEFAULT_PATH, Figures, Ledger, commit
+from campaigns.faults.ledger import DEFAULT_PATH, Figures, Ledger, commit, source
 from campaigns.faults.loop_file_system import FileSystem
 from firearrow.errors import FireArrowError
 from firearrow.store.config import FlushMode
@@ -200,7 +200,7 @@ def main() -> None:
 
 def write_matrix(given: argparse.Namespace) -> int:
     """Try every stock client in every row, at our broker and at Apache's; write the page."""
-    results = matrix.Results(given.results, commit(), of_any_commit=given.go_on)
+    results = matrix.Results(given.results, commit(), source(), of_any_commit=given.go_on)
     for cell, said in matrix.fill(results):
         print(f"{cell}: {said}", flush=True)  # noqa: T201
     Path(given.page).write_text(matrix.page(results))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
+from campaigns.faults.ledger import is_of
 from firearrow.errors import FireArrowError
 from judges import (
     CAPABILITIES,
@@ -204,9 +205,10 @@ def outcome(servers: Servers, cell: Cell, side: Side) -> str:
 class Results:
     """What came of the cells, kept in a file after each, so that a stopped run goes on where it was."""
 
-    def __init__(self, path: str, commit: str, *, of_any_commit: bool = False) -> None:
+    def __init__(self, path: str, commit: str, source: str, *, of_any_commit: bool = False) -> None:
         self._path = path
         self.commit = commit
+        self._source = source
         self.at = time.strftime("%Y-%m-%d", time.gmtime())
         self.outcomes: dict[str, str] = {}
         self.runs: dict[str, str] = {}
@@ -214,7 +216,7 @@ class Results:
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)
-            if of_any_commit or kept["commit"] == commit:
+            if of_any_commit or is_of(kept, commit, source):
                 self.outcomes = kept["outcomes"]
                 self.runs = kept.get("runs", {})
 
@@ -224,7 +226,8 @@ class Results:
         self.runs[key] = f"on {self.at} at commit {self.commit}"
         os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
         with open(self._path, "w", encoding="utf-8") as file:
-            json.dump({"commit": self.commit, "outcomes": self.outcomes, "runs": self.runs}, file, indent=1)
+            kept = {"commit": self.commit, "source": self._source, "outcomes": self.outcomes, "runs": self.runs}
+            json.dump(kept, file, indent=1)
 
 
 def fill(results: Results) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from firearrow.broker.send.waiting_answers import Acks
+from firearrow.broker.gate.waiting_answers import Acks
 from firearrow.runtime import machine
 from firearrow.runtime.disk.real_file import RealFile
 from firearrow.store.placement import WRITTEN

@@ -2,10 +2,12 @@
 
 Three brokers, three machines of etcd, a name server and the clients, each in a network namespace of its own. The faults
 of the master take turns: its process is killed or frozen, it is divided from etcd, from its slaves or from its clients,
-its disk is full. Our producer, a stock Java and a stock Go client go on all the while; in the end every consumer must
-have every acknowledged message, in its place. ``--system apache`` does the same to a group of Apache's with three
-controllers. Prints a table of everything that the ledger has of both. Without root or ``ip`` all of it runs on
-loopback, with the faults that can be made there.
+its disk is full; a killed one returns with the other flush mode. Our producer, a stock Java and a stock Go client go on
+all the while; in the end every consumer must have every acknowledged message, in its place. Other clients of ours give
+messages back, recall, end transactions, commit and send without waiting; what was answered must hold in the end.
+``--system apache`` does the same, without these others, to a group of Apache's with three controllers. Prints a table
+of everything that the ledger has of both. Without root or ``ip`` all of it runs on loopback, with the faults that can
+be made there.
 """
 
 import argparse

@@ -9,6 +9,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from campaigns.broker.promises import audit, unkept
+from campaigns.failover.acts import Acts
 from campaigns.failover.clients import OURS, Clients, order_breaks
 from campaigns.failover.faults import NO_ELECTION, Fault, inflict, mend
 from campaigns.failover.group import Group, View
@@ -57,6 +58,8 @@ class Outcome(Struct):
     """Of those lost, messages that a consumer who began at the first message did not get in the end either."""
     stuck: str = ""
     """What did not come by itself, where the fault had to be mended first or the group was not whole again after it."""
+    acts: dict[str, int] = {}
+    """In the last outcome of a round: acts other than plain sends in that round, by kind and answer."""
 
 
 class _Span(Struct):
@@ -101,6 +104,10 @@ class Round:
         told = "; ".join(filter(None, (stuck, unhealed and f"then {unhealed}")))
         self._spans.append(_Span(fault, epoch, load, begin, end, self._clients.counts(), told))
         return not unhealed
+
+    def prepare(self, acts: Acts) -> None:
+        """Let acts do what the last failover must not take from them."""
+        acts.prepare(self._settle())
 
     def _fail_over(self, epoch: int) -> None:
         self._view(lambda view: view.epoch > epoch, "an election", ELECTION_S)
@@ -204,10 +211,14 @@ def run_round(group: Group, faults: Sequence[Fault], stock: Sequence[str]) -> tu
     make_topic(group.address(view.master), topic, QUEUES)
     for names in group.name_servers.split(";"):
         wait_for(lambda at=names: answers(at, GET_ROUTE, {"topic": topic}) is not None, f"a route of {topic}")  # type: ignore[misc]
-    with Clients(group, topic, stock) as clients:
+    with Clients(group, topic, stock) as clients, Acts(group) as acts:
         clients.advance(1, ROUTE_S, wait_for=[sender.name for sender in clients.senders])
         running = Round(group, clients)
-        for fault in faults:
+        for number, fault in enumerate(faults, 1):
+            if number == len(faults):
+                running.prepare(acts)
             if not running.failover(fault):
                 break
-        return running.finish()
+        outcomes, broken = running.finish()
+        outcomes[-1].acts, wrong = acts.finish()
+        return outcomes, broken + wrong

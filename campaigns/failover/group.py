@@ -39,6 +39,8 @@ class Group(ABC):
     """Brokers 1, 2 and 3 of one group; they may be killed, frozen and started again."""
 
     system: str
+    has_acts = False
+    """Whether the group is asked for more than plain sends."""
 
     def __init__(self, network: Network) -> None:
         self.network = network

@@ -4,6 +4,7 @@ import json
 import sys
 import urllib.request
 from base64 import b64decode, b64encode
+from collections import Counter
 from types import TracebackType
 from typing import Any, Final
 
@@ -13,16 +14,25 @@ from campaigns.failover.network import BROKERS, NAME_SERVER, Network
 from judges.servers import write_settings
 
 LEASE_S: Final = 3
+FLUSH_MODES: Final = ("SYNC_FLUSH", "ASYNC_FLUSH")
+"""In turn, start by start: no machine loses power here, so that both keep what was acknowledged."""
+FOR_ACTS: Final = {
+    "recallMessageEnable": "true",
+    "transactionTimeOut": "3000",
+    "transactionCheckInterval": "5000",
+}
 
 
 class RealGroup(Group):
     """Brokers 1, 2 and 3 of one group under etcd."""
 
     system = "FireArrow"
+    has_acts = True
 
     def __init__(self, network: Network) -> None:
         super().__init__(network)
         self._etcd = EtcdCluster(network)
+        self._starts: Counter[int] = Counter()
 
     def start_others(self) -> None:
         """Start etcd and the name server."""
@@ -36,18 +46,25 @@ class RealGroup(Group):
         self._etcd.__exit__(kind, error, at)
 
     def start(self, number: int) -> None:
-        """Start a broker, with the directory of its last run."""
+        """Start a broker, with the directory of its last run and with the other flush mode."""
         machine = BROKERS[number - 1]
-        settings = STORE | {
-            "brokerName": NAME,
-            "brokerIP1": self.network.address(machine),
-            "bindAddress": self.network.address(machine),
-            "brokerId": str(number),
-            "listenPort": str(self.ports[number]),
-            "namesrvAddr": self.name_servers,
-            "storePathRootDir": str(self.disks.root / machine / "store"),
-            "coordinatorAddress": ";".join(self._etcd.addresses),
-        }
+        mode = FLUSH_MODES[self._starts[number] % len(FLUSH_MODES)]
+        self._starts[number] += 1
+        settings = (
+            STORE
+            | FOR_ACTS
+            | {
+                "flushDiskType": mode,
+                "brokerName": NAME,
+                "brokerIP1": self.network.address(machine),
+                "bindAddress": self.network.address(machine),
+                "brokerId": str(number),
+                "listenPort": str(self.ports[number]),
+                "namesrvAddr": self.name_servers,
+                "storePathRootDir": str(self.disks.root / machine / "store"),
+                "coordinatorAddress": ";".join(self._etcd.addresses),
+            }
+        )
         file = write_settings(self.disks.root / f"{machine}.conf", settings)
         self._command(machine, ["broker", "-c", str(file)])
 

@@ -1,7 +1,7 @@
 """``python -m campaigns.faults CAMPAIGN``: run a campaign, print its figures, record them.
 
 Every campaign works in pieces, prints one line a piece and, with ``--ledger``, appends it; what the ledger has of the
-same commit is not done again. The exit status is 1 when anything was lost or wrong.
+same source is not done again. The exit status is 1 when anything was lost or wrong.
 """
 
 import argparse

@@ -57,7 +57,9 @@ WRITING = """
 `frame.write` in mode `append`, and `frame.writeStream`. Options that say how a cluster is reached are those of the
 source. A row needs a column `body` (binary or string); columns `topic`, `keys` (a string, or an array of strings),
 `tags`, `properties`, `sharding_key`, `delay_level`, `delay` (an interval), `deliver_at` (a timestamp), `target_queue`
-and `row_id` are taken where they are there, and others left alone.
+and `row_id` are taken where they are there, and others left alone. Such a column comes before a property of the same
+meaning in `properties`: a row with `tags` has that tag, whatever `TAGS` its properties have. A tag that no subscription
+can name (`*`, `a||b`, spaces around it) is refused, in the column and in `properties`.
 [What it promises](../internals/pipeline-guarantees.md#the-sink).
 
 | option | default | what it does | Spark's Kafka connector |

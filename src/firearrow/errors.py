@@ -152,6 +152,10 @@ class Unsupported(FireArrowError):
     """This version cannot do what was asked."""
 
 
+class QueueHidden(FireArrowError):
+    """A topic has lost a queue by shrinking, and the broker does not let anyone read its messages."""
+
+
 class IllegalMessage(FireArrowError):
     """A message, a name or an id breaks the rules; nothing was sent or stored."""
 

@@ -22,9 +22,20 @@ FACTS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "java_hea
 OURS = {RequestCode.COPY_ACCOUNTS}
 """Codes that Java does not know."""
 SET_BY_HAND = "Java sets or reads it in extFields without a header class"
+OURS_ALONE = "slaves and masters of ours; Java ignores it, and does not answer with it"
 NOT_SENT_BY_4_9 = "Java 5.x marks it as required, 4.9 does not send it"
 
 EXTRA = {
+    (43, "since"): OURS_ALONE,
+    (43, "mark"): OURS_ALONE,
+    (43, "inParts"): OURS_ALONE,
+    (43, "more"): OURS_ALONE,
+    (1007, "replica"): OURS_ALONE,
+    (1007, "epoch"): OURS_ALONE,
+    (1007, "directory"): OURS_ALONE,
+    (1007, "taken"): OURS_ALONE,
+    (1007, "known"): OURS_ALONE,
+    (1007, "tables"): OURS_ALONE,
     (10, "MSG_REGION"): SET_BY_HAND,
     (10, "TRACE_ON"): SET_BY_HAND,
     (310, "MSG_REGION"): SET_BY_HAND,
@@ -47,6 +58,9 @@ EXTRA = {
     (207, "removeOffset"): "4.9's name of cleanOffset",
     (11, "firearrowLarge"): "ours: answers larger than Apache's limits",
     (361, "firearrowLarge"): "ours: answers larger than Apache's limits",
+    (11, "firearrowHidden"): "ours: queues that a topic has lost by shrinking",
+    (361, "firearrowHidden"): "ours: queues that a topic has lost by shrinking",
+    (202, "firearrowHidden"): "ours: queues that a topic has lost by shrinking",
 }
 OPTIONAL_HERE = {
     (21, "topicSeq"): NOT_SENT_BY_4_9,

@@ -14,6 +14,9 @@ NAMED: Final = re.compile(r"(?P<path>tests/[\w/]+\.py)?(?:::(?P<name>\w+))?")
 
 
 SECOND: Final = "## Second review"
+THIRD: Final = "## Third review"
+OF_THIRD: Final = [f"{part}{number}" for part, count in zip("EFGHIJ", (10, 9, 8, 7, 1, 5), strict=True)
+                   for number in range(1, count + 1)]  # fmt: skip
 
 
 def rows() -> list[list[str]]:
@@ -50,6 +53,11 @@ def test_every_row_has_all_cells() -> None:
 def test_every_finding_has_a_row() -> None:
     named = {word for row in rows() for word in re.findall(r"\b[ABCD]\d+\b|part \d", row[0])}
     assert [finding for finding in [*FINDINGS, "part 2", "part 3", "part 4"] if finding not in named] == []
+
+
+def test_every_finding_of_the_third_review_has_a_row() -> None:
+    named = {row[0].split()[0] for row in cells_of(PAGE.read_text().partition(THIRD)[2])}
+    assert [finding for finding in OF_THIRD if finding not in named] == []
 
 
 def test_every_test_is_there() -> None:

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ("README.md", "README.zh-CN.md")
 FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -15,7 +17,9 @@ COMMENT: Final = re.compile(r"\s*(?<!\S)#(?!\!).*$", re.MULTILINE)
 LINK: Final = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 CODE: Final = re.compile(r"`([^`]+)`")
 NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_.])(\d[\d,]*(?:\.\d+)*)(?: ?(万))?")
+IMAGE: Final = re.compile(r'(?:src|srcset)="([^"]+)"')
 TEN_THOUSAND: Final = 10_000
+LINES_MAX: Final = 150
 
 
 def blocks(page: str) -> list[str]:
@@ -54,6 +58,19 @@ def facts(text: str) -> dict[str, list[str]]:
 def _value(digits: str, unit: str) -> str:
     plain = digits.replace(",", "").rstrip(".")
     return str(round(float(plain) * TEN_THOUSAND)) if unit else plain
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_readme_is_short(page: str) -> None:
+    assert len((ROOT / page).read_text().splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_pictures_of_a_readme_are_files(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = [name for name in LINK.findall(text) if not name.startswith("http")] + IMAGE.findall(text)
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+    assert [name for name in named if name.endswith("-dark.svg")], "the README has a picture for dark pages"
 
 
 def test_both_pages_have_the_same_blocks() -> None:

@@ -13,8 +13,7 @@ from tests.mistakes.run import CASES, Outcome, run_all
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-A_TURN = 40
-CHOSEN = this_turn(CASES, A_TURN)
+CHOSEN = this_turn(CASES, __name__)
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +27,7 @@ def name(case: Case) -> str:
     return f"{'command' if case.is_command else 'program'}: {case.mistake}"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("case", CHOSEN, ids=name)
 def test_the_first_line_is_told_well(case: Case, outcomes: Mapping[str, Outcome | None]) -> None:
     outcome = outcomes[name(case)]

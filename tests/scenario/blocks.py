@@ -2,6 +2,7 @@
 
 A shell block that starts ``firearrow dev`` runs beside the others, on free ports, and they wait until it answers. A
 block that installs is run only where something is to be installed. ``export`` lasts for the blocks after it.
+A ``py`` block needs Spark and Java: tests/spark runs it.
 """
 
 import os

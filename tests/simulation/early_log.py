@@ -20,14 +20,3 @@ class EarlyLog:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
-
-
-class EarlyStore:
-    """A store with such a log."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.log = EarlyLog(store.log)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)

@@ -10,26 +10,35 @@ from typing import Any, Final, cast
 
 import pytest
 
+from firearrow.broker import broker
 from firearrow.broker.failover import elections, membership
 from firearrow.broker.failover.elections import Heard, Own, Propose, Step, Wait, elected
 from firearrow.broker.failover.group_master import GroupFeed, GroupMaster
 from firearrow.broker.failover.group_part import GroupPart
 from firearrow.broker.failover.in_sync_set import InSyncSet
+from firearrow.broker.gate.gate import Gate
 from firearrow.broker.replication.metadata import Metadata
+from firearrow.broker.replication.offset_copies import OffsetCopies
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.replication.table_source import MasterOfEpoch
 from firearrow.broker.tables.offset_rows import OffsetRows
 from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.transaction.ends import Ends
+from firearrow.broker.transaction.ledger import Outcome
 from firearrow.model.group_state import GroupState
+from firearrow.protocol.requests.transaction.transaction import EndTransaction
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
 from firearrow.store.epochs.promise import Promise
 from firearrow.store.recovery import owed_cut
 from tests.simulation.broker.failovers import FailoverOptions, run_failovers
 from tests.simulation.early_log import EarlyLog
 from tests.simulation.partplants import PartPlant
+from tests.simulation.staticplants import STATIC_PLANTS
 from tests.unit.broker import (
     test_failover_gaps,
     test_failover_group,
     test_failover_identity,
+    test_gate,
     test_owed_cut,
     test_table_source,
 )
@@ -78,7 +87,7 @@ def takes_offsets_before_the_log(patch: pytest.MonkeyPatch) -> None:
     async def take_told(self: Metadata) -> None:
         told, self._told = self._told, None
         if told is not None:
-            self._take_offsets(told.offsets)
+            await self._offsets.take(told.offsets, told.told_at)
             self._take_delays(told.delays)
 
     patch.setattr(Metadata, "_take_told", take_told)
@@ -147,6 +156,70 @@ def is_caught_up_by_connecting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupPart, "_know_ailing", lambda _self, _master: None)
 
 
+def answers_for_the_log_alone(patch: pytest.MonkeyPatch) -> None:
+    """E2: send-backs, recalls and resumed questions are answered when the master's own log keeps them."""
+
+    def answer(self: Gate, call: Call, end: int, answer: Answer = SUCCESS) -> Later:
+        later = call.later()
+        self.lines[self.syncs].add(end, later, answer)
+        return later
+
+    patch.setattr(Gate, "answer", answer)
+
+
+def ends_transactions_alone(patch: pytest.MonkeyPatch) -> None:
+    """E2: the end of a transaction is answered when the master keeps it."""
+    patch.setattr(Gate, "confirm", lambda _self, _code, _end, later: later.answer(SUCCESS))
+
+
+def takes_what_waits_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    """E2: messages and send-backs are taken while too few replicas are in sync."""
+    patch.setattr(Gate, "check", lambda _self: None)
+
+
+def takes_every_request_at_a_slave(patch: pytest.MonkeyPatch) -> None:
+    """E7: a slave deletes, creates and changes whatever it is asked to."""
+    patch.setattr(broker, "of_slave", lambda handlers, **_role: handlers)
+
+
+def trusts_open_connections(patch: pytest.MonkeyPatch) -> None:
+    """E6: a master counts a replica as heard while its connection is open, half open or not."""
+
+    def heard_until_s(self: GroupMaster) -> float:
+        others = self.in_sync.largest - {self.in_sync.group.master}
+        return inf if others <= set(self.copies()) else -inf
+
+    patch.setattr(GroupMaster, "_heard_until_s", heard_until_s)
+
+
+def copies_no_offsets(patch: pytest.MonkeyPatch) -> None:
+    """F13: a slave asks for offsets, and takes none."""
+
+    async def take(_self: OffsetCopies, _told: object, _told_at: int, **_: object) -> bool:
+        return True
+
+    patch.setattr(OffsetCopies, "take", take)
+
+
+def drops_ends_of_transactions(patch: pytest.MonkeyPatch) -> None:
+    """F11: the end of a transaction is answered, and nothing is done."""
+    right = Ends.add
+
+    def add(self: Ends, request: EndTransaction, outcome: Outcome, later: Later | None) -> None:
+        if later is None or request.from_transaction_check:
+            right(self, request, outcome, later)
+        else:
+            later.answer()
+
+    patch.setattr(Ends, "add", add)
+
+
+def keeps_offsets_of_deleted_names(patch: pytest.MonkeyPatch) -> None:
+    """F14: no broker deletes the offsets of a deleted group, or of a deleted topic."""
+    for name in ("forget_group", "forget_topic", "forget_row", "forget_offset", "forget_queue"):
+        patch.setattr(OffsetTable, name, lambda _self, *_names: None)
+
+
 def owes_no_report(patch: pytest.MonkeyPatch) -> None:
     """A slave that is connected and silent is waited for as long as one that lags."""
     patch.setattr(GroupFeed, "owed_s", property(lambda _self: inf, lambda _self, _since_s: None), raising=False)
@@ -162,16 +235,43 @@ class GroupPlant:
     rule: str
     """What the first complaint begins with, as a regular expression."""
     kinds: tuple[str, ...]
+    crashes: float = 0.3
+    """How often a broker dies within a partition."""
 
     def hunt(self, seed: int) -> None:
         """Raise what is wrong in one group."""
-        options = FailoverOptions(sync_flush=True, lies=False, steps=4, sync_s=0.05, latency_s=0.005, kinds=self.kinds)
+        options = FailoverOptions(
+            sync_flush=True,
+            lies=False,
+            steps=4,
+            sync_s=0.05,
+            latency_s=0.005,
+            kinds=self.kinds,
+            crashes=self.crashes,
+        )
         run_failovers(seed, options)
 
 
 FAILOVER_PLANTS: Final = (
     GroupPlant(
         "H1", "a slave acknowledges before its flush", acknowledges_before_the_flush, "F[1-5]", ("power of all",),
+    ),
+    GroupPlant(
+        "E2", "send-backs and recalls are answered without replicas", answers_for_the_log_alone, "F(9|10)",
+        ("master|slaves",), crashes=1.0,
+    ),
+    GroupPlant(
+        "E7", "slaves take deletions and commits", takes_every_request_at_a_slave, "F15",
+        ("master|clients",), crashes=0.0,
+    ),
+    GroupPlant("F13", "slaves take no offsets", copies_no_offsets, "F13", ("master|clients",), crashes=0.0),
+    GroupPlant(
+        "F11", "ends of transactions are answered and dropped", drops_ends_of_transactions, "F11", ("slave alone",),
+        crashes=0.0,
+    ),
+    GroupPlant(
+        "F14", "offsets of deleted names are kept", keeps_offsets_of_deleted_names, "F14: group .* was deleted",
+        ("slave alone",), crashes=0.0,
     ),
 )  # fmt: skip
 FAILOVER_PART_PLANTS: Final = (
@@ -218,4 +318,25 @@ FAILOVER_PART_PLANTS: Final = (
         "H12", "a silent slave is waited for as one that lags", owes_no_report,
         test_failover_gaps.freeze_a_slave, "wait too long",
     ),
+    PartPlant(
+        "E6", "a half-open connection keeps a master's lease", trusts_open_connections,
+        test_gate.cut_a_master_off, "whose lease is over",
+    ),
+    PartPlant(
+        "E7", "slaves take changes of tables", takes_every_request_at_a_slave,
+        test_gate.change_tables_at_a_slave, "DID NOT RAISE",
+    ),
+    PartPlant(
+        "E2", "send-backs and recalls are answered without replicas", answers_for_the_log_alone,
+        test_gate.ask_a_master_that_loses_its_slaves, "no replica has it",
+    ),
+    PartPlant(
+        "E2", "ends of transactions are answered without replicas", ends_transactions_alone,
+        lambda: test_gate.ask_a_sync_master(1), "no slave has it",
+    ),
+    PartPlant(
+        "E2", "too few replicas refuse plain sends alone", takes_what_waits_for_nothing,
+        lambda: test_gate.ask_a_sync_master(2), "without replicas",
+    ),
+    *STATIC_PLANTS,
 )  # fmt: skip

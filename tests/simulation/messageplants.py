@@ -6,6 +6,7 @@ seed is drawn here: one run of the test sees the fault or does not.
 
 import functools
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.due_messages import DueMessages, Recalled
 from firearrow.broker.timer.enqueue import Enqueue
 from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
-from firearrow.broker.transaction import decisions, resumption, transactions
+from firearrow.broker.transaction import decisions, resumption
 from firearrow.broker.transaction.checks import Checks
 from firearrow.broker.transaction.ends import Ends
 from firearrow.broker.transaction.half_record import Record
@@ -34,7 +35,7 @@ from firearrow.expression.errors import BadExpression
 from firearrow.expression.program import MeteredProperties
 from firearrow.model import keys
 from firearrow.record.decode import peek
-from firearrow.store import deletion, retention
+from firearrow.store import keepers
 from firearrow.store.read.lookup import IsWanted
 from firearrow.store.timer import chain, recovery
 from firearrow.store.timer.files import TimerFiles
@@ -110,18 +111,16 @@ def stores_a_commit_again_whose_op_message_is_lost(patch: pytest.MonkeyPatch) ->
 
 def keeps_a_full_disk_full(patch: pytest.MonkeyPatch) -> None:
     """No file is deleted while its half messages cannot be written again, for ever."""
-    patch.setattr(transactions, "SHORTAGES", 1 << 60)
+    patch.setattr(keepers, "SHORTAGES", 1 << 60)
 
 
 def writes_half_messages_again_without_end(patch: pytest.MonkeyPatch) -> None:
     """Files that are not expired are deleted although most of their bytes must be written again."""
-    decide = deletion.decide
 
-    def blind(*arguments: Any, kept_bytes: int = 0, **named: Any) -> deletion.Decision:
-        del kept_bytes
-        return decide(*arguments, **named)
+    async def blind(_self: keepers.Keepers, _files: Any, wanted: int) -> keepers.Worth:
+        return keepers.Worth(wanted, 0, Counter())
 
-    patch.setattr(retention, "decide", blind)
+    patch.setattr(keepers.Keepers, "worth", blind)
 
 
 def resumes_the_record_that_is_named(patch: pytest.MonkeyPatch) -> None:
@@ -218,7 +217,7 @@ def counts_recalls_as_messages(patch: pytest.MonkeyPatch) -> None:
 
     def twice(self: DueMessages, span: Any, numbers: Any, chain: Any, deleted: Recalled, now_ms: int) -> Any:
         for topic, _key in deleted:
-            self._changes[topic] -= 1
+            self._counts.change(topic, -1, now_ms)
         return one_by_one(self, span, numbers, chain, deleted, now_ms)
 
     patch.setattr(DueMessages, "_one_by_one", twice)
@@ -273,7 +272,7 @@ def gives_broken_chains_up(patch: pytest.MonkeyPatch) -> None:
 def believes_half_written_slots(patch: pytest.MonkeyPatch) -> None:
     """A unit since the checkpoint counts as known when its slot names a later place, and broken chains are given up."""
 
-    def lay(wheel: Wheel, due_ms: int, position: int, *, is_new: bool, deletes: bool) -> bool:
+    def lay(wheel: Wheel, _counted: Any, due_ms: int, position: int, *, is_new: bool, deletes: bool) -> bool:
         del is_new
         slot = wheel.get(due_ms)
         if slot is not None and position <= slot.last:

@@ -1,6 +1,7 @@
 """The detection table: faults that got past every suite once, put back one at a time, and what sees each now.
 
-python -m tests.simulation.planted [A1 A2 ...]      prints the table; status 1 if anything is not caught
+python -m tests.simulation.planted [A1 A2 ...]      prints the table; status 1 if anything is not caught, 2 if a name is
+                                                    of no finding
 """
 
 import logging
@@ -8,6 +9,7 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import pytest
@@ -16,8 +18,16 @@ from tests.simulation.failoverplants import FAILOVER_PART_PLANTS, FAILOVER_PLANT
 from tests.simulation.messageplants import MESSAGE_PLANTS
 from tests.simulation.partplants import PART_PLANTS, PartPlant
 from tests.simulation.plants import PLANTS, Plant
+from tests.simulation.tableplants import TABLE_PLANTS
+from tests.simulation.timerplants import TIMER_PLANTS
 
 SEEDS: Final = 50
+IN_CLUSTERS: Final[tuple[Plant | GroupPlant, ...]] = (*PLANTS, *FAILOVER_PLANTS)
+"""Faults that are hunted in random clusters."""
+IN_PARTS: Final[tuple[PartPlant, ...]] = (
+    *PART_PLANTS, *MESSAGE_PLANTS, *FAILOVER_PART_PLANTS, *TABLE_PLANTS, *TIMER_PLANTS,
+)  # fmt: skip
+"""Faults that the test of their part sees."""
 
 
 class Caught(NamedTuple):
@@ -53,12 +63,23 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
+def named(findings: Sequence[str]) -> list[Plant | PartPlant | GroupPlant]:
+    """The faults of findings, all faults where none is named; raise ``ValueError`` for a name without a fault."""
+    plants: list[Plant | PartPlant | GroupPlant] = [*IN_CLUSTERS, *IN_PARTS]
+    known = {plant.finding.split()[0] for plant in plants}
+    if unknown := [finding for finding in findings if finding not in known]:
+        raise ValueError(f"no fault is planted for {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    return [plant for plant in plants if not findings or plant.finding.split()[0] in findings]
+
+
 def main() -> int:
     """Print the table."""
     logging.getLogger("firearrow").propagate = False
-    plants: list[Plant | PartPlant | GroupPlant] = [*PLANTS, *PART_PLANTS, *MESSAGE_PLANTS]
-    plants += [*FAILOVER_PLANTS, *FAILOVER_PART_PLANTS]
-    wanted = [plant for plant in plants if not sys.argv[1:] or plant.finding.split()[0] in sys.argv[1:]]
+    try:
+        wanted = named(sys.argv[1:])
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     missed = 0
     print("| finding | planted bug | caught | seeds needed | seen as | seconds |\n|---|---|---|---|---|---|")
     for plant in wanted:

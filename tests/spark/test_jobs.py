@@ -87,7 +87,8 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", this_turn(list(MISTAKES), 2))
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", this_turn(list(MISTAKES), __name__))
 def test_a_mistake_is_told_in_three_lines_with_status_2(broker: Served, tmp_path: Path, name: str) -> None:
     import pyarrow as pa
     from deltalake import DeltaTable, Schema
@@ -108,7 +109,8 @@ def test_a_mistake_is_told_in_three_lines_with_status_2(broker: Served, tmp_path
     assert done.stdout == "" or name == "target", "a replay says what it will send"
 
 
-@pytest.mark.parametrize("number", this_turn([signal.SIGINT, signal.SIGTERM], 1), ids=lambda number: number.name)
+@pytest.mark.rotating
+@pytest.mark.parametrize("number", this_turn([signal.SIGINT, signal.SIGTERM], __name__), ids=lambda number: number.name)
 def test_a_job_that_follows_is_ended_quietly(broker: Served, tmp_path: Path, number: signal.Signals) -> None:
     words = f"archive --topics orders -n {broker.name_server} --format delta --follow --every 1_second".split()
     words = [word.replace("_", " ") for word in words]

@@ -17,7 +17,8 @@ SECONDS = 600
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("formats", this_turn(list(POINTS), 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("formats", this_turn(list(POINTS), __name__))
 def test_nothing_is_lost_or_doubled_over_kills(tmp_path: Path, formats: str) -> None:
     seed = turn() or 0
     verdict = Campaign(tmp_path, seed, formats, sys.executable, []).run(POINTS[formats], SECONDS)

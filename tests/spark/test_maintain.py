@@ -1,6 +1,7 @@
 """Upkeep beside an archive that follows its topic: nothing lost, nothing twice, what is deleted stays away."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,9 @@ def messages(start: int, count: int) -> list[Message]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.rotating
 @pytest.mark.parametrize(
-    ("form", "by"), this_turn([(form, by) for form in ("iceberg", "delta") for by in ("", "topic, queue_id")], 1)
+    ("form", "by"), this_turn(list(product(("iceberg", "delta"), ("", "topic, queue_id"))), __name__)
 )
 def test_a_followed_topic_is_archived_once_beside_upkeep(
     spark: "SparkSession", broker: Served, tmp_path: Path, form: str, by: str

@@ -84,7 +84,8 @@ def filled(broker: Served, tmp_path: Path) -> dict[str, str]:
     return {"place": str(tmp_path), "server": broker.name_server, "closed": str(free_port()), "store": store}
 
 
-@pytest.mark.parametrize("name", this_turn(list(MISTAKES), 11))
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", this_turn(list(MISTAKES), __name__))
 def test_a_mistake_is_told_in_three_lines_with_status_2(filled: dict[str, str], name: str) -> None:
     mistake = MISTAKES[name]
     words = mistake.words.format(**filled).split()

@@ -48,7 +48,8 @@ def typed_ids(spark: "SparkSession", what: archive.Archive) -> list[int]:
     return sorted(row.id for row in access.read(spark, what.tables()[archive.TYPED]).collect())
 
 
-@pytest.mark.parametrize(("form", "died_after"), this_turn(CELLS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize(("form", "died_after"), this_turn(CELLS, __name__))
 def test_rows_that_fit_now_move_once_wherever_the_job_died(
     spark: "SparkSession", tmp_path: Path, form: str, died_after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,8 @@ def test_added_removed_retyped_and_nested_fields(spark: "SparkSession", tmp_path
     assert table_checks.by_id(by_python(table)) == wanted
 
 
-@pytest.mark.parametrize(
-    ("form", "by"), this_turn([(f, by) for f in FORMATS for by in ("day(at), topic", "hour(at)")], 2)
-)
+@pytest.mark.rotating
+@pytest.mark.parametrize(("form", "by"), this_turn(list(product(FORMATS, ("day(at), topic", "hour(at)"))), __name__))
 def test_a_batch_over_midnight_and_hours(spark: "SparkSession", tmp_path: Path, form: str, by: str) -> None:
     table = table_checks.check_midnight(spark, maker(form, tmp_path), by)
     evening = sorted([*range(6), *range(100, 106)])
@@ -86,7 +86,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize("form", this_turn(FORMATS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("form", this_turn(FORMATS, __name__))
 def test_an_archive_by_day_topic_and_a_field_of_bodies(
     spark: "SparkSession", broker: Served, tmp_path: Path, form: str
 ) -> None:

@@ -110,7 +110,8 @@ def send_events(broker: Served, topic: str, seed: int, count: int, start: int = 
             producer.send(Message.of(topic, message.body, keys=list(message.keys)))
 
 
-@pytest.mark.parametrize(("form", "version"), this_turn(CELLS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize(("form", "version"), this_turn(CELLS, __name__))
 def test_the_table_is_the_fold_of_the_topic(
     spark: "SparkSession", broker: Served, tmp_path: Path, form: str, version: str
 ) -> None:
@@ -126,7 +127,8 @@ def test_the_table_is_the_fold_of_the_topic(
         assert sorted(row["id"] for row in rows) == sorted(table_of(spark, what))
 
 
-@pytest.mark.parametrize("form", this_turn(FORMATS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("form", this_turn(FORMATS, __name__))
 def test_columns_and_partitions_of_a_table_by_key(
     spark: "SparkSession", broker: Served, tmp_path: Path, form: str
 ) -> None:

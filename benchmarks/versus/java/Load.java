@@ -6,9 +6,12 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 import java.nio.ByteBuffer;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -17,6 +20,7 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * The loads of the arena that Apache's own benchmark programs do not offer, with the stock client as its users have it.
@@ -55,8 +59,14 @@ public final class Load {
         report();
     }
 
+    /** Signs requests if the environment names an account. */
+    private static RPCHook keys() {
+        String user = System.getenv("LOAD_ACCESS_KEY");
+        return user == null ? null : new AclClientRPCHook(new SessionCredentials(user, System.getenv("LOAD_SECRET_KEY")));
+    }
+
     private static DefaultMQProducer producer(String nameServer, int number) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("arena");
+        DefaultMQProducer producer = new DefaultMQProducer("arena", keys());
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName("arena-" + number);
         producer.start();
@@ -98,7 +108,9 @@ public final class Load {
     }
 
     private static void latency(String nameServer, String topic, byte[] body, int rate) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("arena-" + topic + "-" + System.currentTimeMillis());
+        String group = "arena-" + topic + "-" + System.currentTimeMillis();
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(group, keys(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(nameServer);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

@@ -11,6 +11,7 @@ from typing import Final
 from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, encode_accounts
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import Accounts
+from firearrow.access.change_gate import AtOnce, ChangeGate
 from firearrow.access.copies import AccountCopies
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain.access import PlainAccess
@@ -37,6 +38,8 @@ class Access:
         self._config = config
         self.on_change: Callable[[], None] | None = None
         """Called when users or rules have changed."""
+        self.gate: ChangeGate = AtOnce()
+        """Sends the success of a change; a broker puts its own gate here before `before`."""
         self.witness: Final = witness_of(config, disk, clock)
         self._disk = disk
         self.accounts: Final[Stored[Accounts]] = Stored(
@@ -77,14 +80,14 @@ class Access:
             )
         if accounts is not self.accounts.value:
             await self.accounts.put(accounts)
-        if self.witness.audit is not None:
-            await self.witness.audit.open()
+        await self.witness.open()
 
     def before(
         self, handlers: Handlers, stored: StoredMessages | None = None, _broker: str = "", _address: str = ""
     ) -> Handlers:
         """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
-        AccountHandlers(self.accounts, lambda: self.guard.asker, lambda: self.copies.has_taken).add_to(handlers)
+        asker, are_copies = lambda: self.guard.asker, lambda: self.copies.has_taken
+        AccountHandlers(self.accounts, asker, are_copies, self.gate).add_to(handlers)
         self.guard.stored = stored
         return handlers.guarded(self.guard, self.guard.passes_sends)
 
@@ -92,8 +95,7 @@ class Access:
         """Write changes of users and rules, and the audit log, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.accounts.write_changes())
-            if self.witness.audit is not None:
-                group.create_task(self.witness.audit.run())
+            group.create_task(self.witness.run())
 
 
 def _with(accounts: Accounts, user: User) -> Accounts:

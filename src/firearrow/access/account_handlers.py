@@ -1,7 +1,7 @@
 """Answers requests about users and rules (3001 to 3010). Java: ``AdminBrokerProcessor``.
 
-A change is answered once it is durable, and is in force then. No answer holds a secret: Apache shows passwords to
-everybody who may read users; here a mask stands in their place.
+A change is in force once it is durable, and is answered then, through the server's `ChangeGate`. No answer holds a
+secret: Apache shows passwords to everybody who may read users; here a mask stands in their place.
 """
 
 import logging
@@ -12,6 +12,7 @@ import msgspec
 
 from firearrow.access.accounts import Accounts
 from firearrow.access.bodies import DEFAULT, acl_info, resource_in, rules_in, user_info
+from firearrow.access.change_gate import ChangeGate
 from firearrow.access.denial import Denied, Reason
 from firearrow.access.rules import E, Rule, Rules, User, UserStatus, UserType, subject_user, word
 from firearrow.errors import FireArrowError
@@ -43,12 +44,17 @@ class AccountHandlers:
     """Reads and changes users and rules for operators."""
 
     def __init__(
-        self, accounts: Stored[Accounts], asker: Callable[[], User | None], are_copies: Callable[[], bool]
+        self,
+        accounts: Stored[Accounts],
+        asker: Callable[[], User | None],
+        are_copies: Callable[[], bool],
+        gate: ChangeGate,
     ) -> None:
-        """``asker`` returns the user who has proved to ask; None when nobody had to."""
+        """``asker`` returns the authenticated user of the request; None when the request needs no user."""
         self._accounts = accounts
         self._asker = asker
         self._are_copies = are_copies
+        self._gate = gate
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -147,12 +153,13 @@ class AccountHandlers:
     # ---- common to changes
 
     def _change(self, call: Call, what: str, how: Callable[[Accounts], Accounts]) -> Later:
+        self._gate.check_change()
         later, by = call.later(), str(call.peer.address)
 
         def done(error: FireArrowError | None) -> None:
             if error is None:
                 log.info("access changed: %s", what, extra={"change": what, "by": by})
-                later.answer(Answer(remark=OF_A_COPY if self._are_copies() else None))
+                self._gate.changed(call, Answer(remark=OF_A_COPY if self._are_copies() else None))
             elif isinstance(error, Refused):
                 later.refuse(error.code, error.remark)
             else:

@@ -24,7 +24,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 MASK: Final = "******"
-"""What answers hold in place of a secret."""
+"""The text that answers hold in place of a secret."""
 NAME_LENGTH_MAX: Final = 255
 SECRET_LENGTH_MAX: Final = 1024
 USERS_MAX: Final = 10_000

@@ -39,7 +39,7 @@ class Event(Struct, frozen=True):
 
     time_ms: int
     who: str | None
-    """``User:name``; with a question mark behind it for a name that was not proved; None: nobody."""
+    """``User:name``, with a question mark behind it if the user was not authenticated; None: no user."""
     source: str = field(name="from")
     what: str
     things: tuple[str, ...] = field(name="on")
@@ -142,7 +142,7 @@ class Fault(Struct, frozen=True):
 
 
 class Verified(Struct, frozen=True):
-    """What was found in files of an audit log."""
+    """The result of checking the files of an audit log."""
 
     faults: tuple[Fault, ...]
     lines: int
@@ -151,9 +151,11 @@ class Verified(Struct, frozen=True):
     last: int
     hash: str
     torn: str
-    """Where an unfinished last line is; empty: there is none."""
+    """The place of an unfinished last line; empty: there is none."""
     has_hash: bool
     """Whether the hash that was asked for is one of the chain."""
+    lost: dict[str, int] = {}
+    """The number of events that the lines count but do not describe, by the reason."""
 
 
 class _Reader:
@@ -163,22 +165,36 @@ class _Reader:
         self.chain: Chain | None = None
         self.faults: list[Fault] = []
         self.lines = self.first = self.torn_bytes = 0
-        self.torn = ""
+        self.torn = self._unbegun = ""
         self._wanted = wanted
         self.has_hash = not wanted
+        self.lost: dict[str, int] = {}
 
     def read(self, name: str, data: bytes) -> None:
         """Follow the chain through a file."""
         whole, _, torn = data.rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
+        self._tell_unbegun()
         if not lines:
-            self.faults.append(Fault(name, 1, "the file has no whole line: its first line is gone"))
+            self._unbegun = name
             return
         self._begin(name, lines[0])
         for number, line in enumerate(lines, 1):
             self._follow(name, number, line)
         self.torn_bytes = len(torn)
         self.torn = f"{name}, line {len(lines) + 1}" if torn else ""
+
+    def finish(self) -> None:
+        """Judge the end of the last file: a server that is killed as it begins a file leaves one without a line."""
+        if self.chain is None:
+            self._tell_unbegun()
+        elif self._unbegun:
+            self.torn = f"{self._unbegun}, line 1"
+
+    def _tell_unbegun(self) -> None:
+        if self._unbegun:
+            self.faults.append(Fault(self._unbegun, 1, "the file has no whole line: its first line is gone"))
+            self._unbegun = ""
 
     def _begin(self, name: str, line: bytes) -> None:
         """Compare the first line of a file with the end of the file before."""
@@ -205,11 +221,20 @@ class _Reader:
         if parts is None:
             self.faults.append(Fault(name, number, "the line was changed or damaged: it has no hash at its end"))
             return
+        if line.find(b'"lost":') > 0:
+            self._count_lost(line)
         found, seq = parts[2].decode(), _number(line)
         if found != _hash(chain.hash, parts[1]):
             self.faults.append(Fault(name, number, _difference(seq, chain.seq + 1)))
         chain.seq, chain.hash = chain.seq + 1 if seq is None else seq, found
         self.has_hash = self.has_hash or found == self._wanted
+
+    def _count_lost(self, line: bytes) -> None:
+        try:
+            lost = msgspec.json.decode(line, type=Lost)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return  # an event whose texts hold the word
+        self.lost[lost.why] = self.lost.get(lost.why, 0) + lost.lost
 
 
 def _number(line: bytes) -> int | None:
@@ -232,6 +257,7 @@ def verify(files: Iterable[tuple[str, bytes]], wanted: str = "") -> Verified:
     reader = _Reader(wanted)
     for name, data in files:
         reader.read(name, data)
+    reader.finish()
     chain = reader.chain or Chain()
     return Verified(
         faults=tuple(reader.faults),
@@ -241,4 +267,5 @@ def verify(files: Iterable[tuple[str, bytes]], wanted: str = "") -> Verified:
         hash=chain.hash,
         torn=reader.torn,
         has_hash=reader.has_hash,
+        lost=reader.lost,
     )

@@ -15,6 +15,7 @@ from firearrow.access.rules import (
     Rules,
     User,
     parse_resource,
+    star_fault,
     word,
 )
 from firearrow.protocol.bodies.admin.auth import AclInfo, Policy, PolicyEntry, UserInfo
@@ -67,7 +68,9 @@ def _rule(entry: PolicyEntry) -> Rule:
 
 def resource_in(text: str | None) -> Resource:
     """Return the resource that a text names; raise ``Refused`` when it names none."""
-    resource = parse_resource(text)
+    resource, fault = parse_resource(text), star_fault(text)
+    if fault is not None:
+        raise denied(fault)
     if resource is None:
         raise denied("The resource is null.")
     return resource

@@ -4,11 +4,13 @@ The copy holds secrets, so a master gives it to slaves alone: to the user with w
 (``innerClientAuthenticationCredentials``), for a signature that cannot be replayed, over a connection whose certificate
 was checked, or from its own host. A slave asks only a server whose certificate it checks, or one of its own host, and
 takes only a copy in which that user is Super and has the secret that the slave's settings say: nobody else can make
-one. It takes the copy with the other tables of its master, under the same fencing (``broker.replication.metadata``).
+one. It takes the copy with the other tables of its master, under the same fencing (``broker.replication.metadata``),
+and in an elected group it tells its master of a change only when the copy with that change is durable.
 What is changed at a slave counts until the next copy: Apache's tools make every change at masters and slaves. Apache's
 brokers do not copy users.
 """
 
+import asyncio
 import hmac
 import logging
 from collections.abc import Callable
@@ -73,21 +75,23 @@ class AccountCopies:
         )
         return False
 
-    def take(self, data: bytes) -> None:
-        """Let a master's users and rules count here, once they are stored."""
+    async def take(self, data: bytes) -> bool:
+        """Let a master's users and rules count here; return whether they are durable."""
         try:
             accounts = decode_accounts(data)
         except BadBody as error:
             self._say(f"the master's users cannot be read: {error}")
-            return
+            return False
         if not self._is_ours(accounts):
             self._say("the users of the master do not have innerClientAuthenticationCredentials as a Super user")
-            return
+            return False
         self._said = ""
         if accounts == self._accounts.value:
             self.has_taken = True
-        else:
-            self._accounts.change(lambda _old: accounts, self._taken)
+            return True
+        stored = asyncio.get_running_loop().create_future()
+        self._accounts.change(lambda _old: accounts, lambda error: None if stored.done() else stored.set_result(error))
+        return self._taken(await stored)
 
     def _is_ours(self, accounts: Accounts) -> bool:
         """Whether a copy holds the secret of the cluster's servers, and so was made by one of them."""
@@ -97,12 +101,13 @@ class AccountCopies:
             return False
         return hmac.compare_digest(user.secret.encode(), own.secret_key.encode())
 
-    def _taken(self, error: FireArrowError | None) -> None:
+    def _taken(self, error: FireArrowError | None) -> bool:
         if error is None:
             self.has_taken = True
             log.info("access changed: users and rules copied from the master")
         else:
             self._say(f"the master's users cannot be stored: {error}")
+        return error is None
 
     def refused(self, refusal: RequestRefused) -> None:
         """Note that the master gives no copy."""

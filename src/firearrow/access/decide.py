@@ -19,7 +19,7 @@ _ORDER: Final = {Pattern.LITERAL: 0, Pattern.PREFIXED: 1, Pattern.ANY: 2}
 
 
 class Need(Struct, frozen=True):
-    """What a request does: one of these actions on one thing."""
+    """An effect of a request: one of these actions on one thing."""
 
     kind: Kind
     name: str

@@ -1,4 +1,4 @@
-"""What every request touches: the one list of things and actions that rules are asked about. Pure.
+"""The things that every request touches, and the actions: the one list that rules are asked about. Pure.
 
 A request of a type that is not in `DECLARED` is refused once access is on; a test walks the requests that brokers and
 name servers answer. Java: the annotations ``RocketMQAction`` and ``RocketMQResource`` on header classes, and
@@ -63,22 +63,27 @@ class Touch(Struct, frozen=True):
 
 
 class Named(Struct, frozen=True):
-    """A field of a request that names a stored message, and what is done to the topic of that message."""
+    """A field of a request that names a stored message, and the actions on the topic of that message."""
 
     field: str
-    """It holds a physical offset or a message id."""
+    """The name of the field, which holds a physical offset or a message id."""
     actions: Actions
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the request does more than read the message."""
+        return self.actions != GET
 
 
 class Declaration(Struct, frozen=True):
-    """What requests of one type touch."""
+    """The things that requests of one type touch."""
 
     touches: tuple[Touch, ...] = ()
     in_body: Callable[[bytes], Needs] | None = None
-    """Returns what the body names."""
+    """Returns the needs of the things that the body names."""
     cluster: Actions = ()
-    """What is done to the cluster, if nothing else is named, or no stored message is where one was named; empty: then
-    nothing is needed but a known user."""
+    """The actions on the cluster, if a request names nothing else, or names a stored message that does not exist;
+    empty: then only a known user is needed."""
     is_routine: bool = False
     """Whether servers ask this again and again, without a person who wants it."""
     broker: str = ""

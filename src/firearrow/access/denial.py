@@ -25,11 +25,12 @@ class Reason(StrEnum):
 
     @property
     def stage(self) -> str:
-        """What failed: to know the user, or to be allowed something."""
-        return "authentication" if self in _AUTHENTICATION else "authorization"
+        """The check that failed: authentication or authorization."""
+        return AUTHENTICATION if self in _UNPROVED else "authorization"
 
 
-_AUTHENTICATION: Final = (
+AUTHENTICATION: Final = "authentication"
+_UNPROVED: Final = (
     Reason.NO_USER,
     Reason.UNKNOWN_USER,
     Reason.DISABLED_USER,
@@ -50,13 +51,16 @@ class Denied(Refused):
         rule: Rule | None = None,
         code: int = ResponseCode.NO_PERMISSION,
         user: User | None = None,
+        why: str = "",
     ) -> None:
         super().__init__(code, remark)
+        self.why = why or remark
+        """The reason for the operator: a client that is not authenticated is not told which users exist."""
         self.user = user
-        """Who has proved to ask; None when nobody has."""
+        """The authenticated user; None without one."""
         self.reason = reason
         self.need = need
-        """What the rules were asked about."""
+        """The action and thing that the rules were asked about."""
         self.rule = rule
         """The rule that denies it."""
 

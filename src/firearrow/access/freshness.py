@@ -13,7 +13,7 @@ Invariant: within one run of a server, a signature is accepted at most once.
 from typing import Final
 
 NUMBERS: Final = 1024
-"""How far a request may be overtaken by later ones of its sender."""
+"""The most later requests of its sender that may arrive before a request."""
 SENDERS_OF_A_USER_MAX: Final = 1000
 SENDERS_MAX: Final = 100_000
 """The most senders that are remembered: of one user, so that nobody takes the room of others, and of all users."""

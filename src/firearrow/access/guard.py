@@ -5,7 +5,8 @@ the request touches (`declared`) is asked about at the rules of its user (`decid
 the connection, until users or rules change, and so is who has signed, if the settings want that. Where a request names
 a stored message, its handler is called when the message has been looked up and its topic asked about. Java:
 ``AuthenticationPipeline``, ``AuthorizationPipeline``, and the two strategies ``Stateless``- and
-``StatefulAuthenticationStrategy``; the words of refusals are Apache's.
+``StatefulAuthenticationStrategy``; the words of refusals are Apache's, but for one: whoever has not signed rightly is
+not told whether the user exists or is disabled, so that names cannot be tried out. No stock client reads those words.
 
 Invariants: a request of a type that declares nothing is refused; nothing of a refused request reaches a handler.
 """
@@ -20,7 +21,7 @@ import msgspec
 from firearrow.access.accounts import Accounts
 from firearrow.access.decide import NO_RULES, Need, Verdict, decide
 from firearrow.access.declared import DECLARED, PUB, Declaration, Named, changes_something, needs_of, thing
-from firearrow.access.denial import Denied, Reason, denied_by_rules
+from firearrow.access.denial import AUTHENTICATION, Denied, Reason, denied_by_rules
 from firearrow.access.freshness import Freshness
 from firearrow.access.rules import Kind, User, UserStatus, UserType
 from firearrow.access.settings import AccessConfig, AuditScope, codes_in, remembers_users
@@ -51,27 +52,31 @@ UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 LAST_WITHOUT_UNIQUE_KEY: Final = 399
 """The last version (4.9.3) whose clients add ``_UNIQUE_KEY_QUERY`` after they have signed."""
 ACCESS_KEY_BYTES: Final = ACCESS_KEY.encode()
+UNPROVED: Final = "check signature failed."
 REMEMBERED_MAX: Final = 1024
 """The most decisions that are remembered for a connection."""
 
 IsWhite = Callable[[str, str | None], bool]
-"""Whether requests from an address, naming a user or nobody, pass unasked."""
+"""Returns whether requests from an address, with or without the name of a user, pass unchecked."""
 
 
 GoOn = Callable[[str | None], Answer | Later | None]
-"""What is done once the topic of a stored message is known; None says that there is no message."""
+"""Called once the topic of a stored message is known, with the topic; None says that there is no message."""
 
 
 class StoredMessages(Protocol):
-    """Where messages are looked up that requests name."""
+    """Looks up stored messages that requests name."""
 
-    def find(self, call: Call, place: int | str, go_on: GoOn) -> Later:
-        """Answer a call with what ``go_on`` makes of the topic of the message at a physical offset or with an id."""
+    def find(self, call: Call, place: int | str, go_on: GoOn, *, is_change: bool) -> Later:
+        """Answer a call with what ``go_on`` makes of the topic of the message at a physical offset or with an id.
+
+        ``go_on`` is called for a change even if the connection of the call ends meanwhile.
+        """
         ...
 
 
 class Known(Protocol):
-    """Where the accounts are that count now: another value after every change."""
+    """The current accounts: a new object after each change."""
 
     @property
     def value(self) -> Accounts:
@@ -80,17 +85,17 @@ class Known(Protocol):
 
 
 class _Remembered:
-    """What is known of a connection, as long as users and rules stay what they were."""
+    """The user and permissions of a connection, valid until users or rules change."""
 
     __slots__ = ("accounts", "allowed", "names", "shapes", "user")
 
     def __init__(self, accounts: Accounts) -> None:
         self.accounts = accounts
         self.allowed: set[tuple[object, ...]] = set()
-        """What was allowed: the user, the request's type, and the values of the fields that name what it touches."""
+        """Allowed requests: the user, the request's type, and the values of the fields that name what it touches."""
         self.user: User | None = None
         self.names = b""
-        """How headers of requests name this user, who has signed a request of the connection."""
+        """The bytes by which headers of requests name this user, who has signed a request of the connection."""
         self.shapes: dict[SendShape, User] = {}
         """Shapes of sends to topics where that is allowed, and the users who send them."""
 
@@ -121,19 +126,22 @@ class Guard:
         self._unsigned = codes_in("authenticationWhitelist", config.authentication_whitelist)
         self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
         self.asker: User | None = None
-        """Who has proved to ask what the handler that runs now answers; None: nobody had to."""
+        """The authenticated user of the request whose handler runs now; None: no user had to authenticate."""
         self.clusters_of: Callable[[str], Iterable[str]] = lambda _broker: ()
         """Returns the clusters in which a broker is known: they count too, whatever cluster a request says."""
         self.stored: StoredMessages | None = None
-        """Where stored messages are looked up; a server without messages has none."""
+        """Looks up stored messages; None in a server without messages."""
 
     def __call__(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
         """Call the handler if the request may reach it; raise ``Refused`` when it may not."""
         try:
             user = self._check(request, call)
         except Denied as denial:
+            if denial.reason.stage == AUTHENTICATION:
+                call.peer.stay_stranger()
             self._witness.refused(request, call, denial)
             raise
+        call.peer.slots[Guard] = user
         named = DECLARED[request.__class__].named
         if named is not None and user is not None and user.kind is not UserType.SUPER and self._asks_rules(call):
             return self._look_up(user, named, request, call, handler)
@@ -151,7 +159,7 @@ class Guard:
 
     @property
     def passes_sends(self) -> PassesSends | None:
-        """What lets sends that arrive as one event pass; None if each of them has to be looked at."""
+        """The check that lets sends that arrive as one event pass; None if each send has to be checked."""
         looks_at_each = not self._remembers_users or SendMessage in self._audited or self._is_white is not None
         return None if looks_at_each else self._passes_sends
 
@@ -180,6 +188,14 @@ class Guard:
             return user.name
         name = call.ext_fields.get(ACCESS_KEY)
         return None if self._is_white is not None and self._is_white(call.peer.address.host, name) else ""
+
+    def user_of(self, peer: Peer) -> str | None:
+        """Return the user of the last request of a connection that was let pass; None: it needed no user.
+
+        Sends that arrive as one event are not counted among those requests.
+        """
+        user: User | None = peer.slots.get(Guard)
+        return None if user is None else user.name
 
     def may_see(self, peer: Peer, topic: str) -> bool:
         """Whether a producer may be sent a message of a topic: if the user of its last heartbeat may send there."""
@@ -211,7 +227,7 @@ class Guard:
         if self.stored is None:
             return go_on(None)
         place = getattr(request, named.field)
-        return self.stored.find(call, "" if place is None else place, go_on)
+        return self.stored.find(call, "" if place is None else place, go_on, is_change=named.is_change)
 
     def _decide_found(self, user: User, named: Named, topic: str | None, request: Request[Any], call: Call) -> Need:
         if topic is not None:
@@ -229,7 +245,7 @@ class Guard:
         return self._authorizes and call.asked.heading.code not in self._for_all
 
     def _check(self, request: Request[Any], call: Call) -> User | None:
-        """Return the user that asks; None when nobody has to be known for this request."""
+        """Return the user that asks; None when this request needs no user."""
         declaration = DECLARED.get(request.__class__)
         if call.asked.heading.code != request.code:
             remark = f"the request has two codes, {call.asked.heading.code} and {request.code.value}: nobody may use it"
@@ -241,14 +257,17 @@ class Guard:
         if not asks_rules and call.asked.heading.code in self._unsigned:
             return None
         if self._is_white is not None and self._is_white(call.peer.address.host, call.ext_fields.get(ACCESS_KEY)):
+            call.peer.prove()
             return None
         remembered = self._remembered(call)
         user = remembered.user
         must_sign = request.__class__ is CopyAccounts
         if self._knows_certificates and call.peer.certificate_name and not _names_user(call):
             user = self._known(call.peer.certificate_name)
+            call.peer.prove()
         elif user is None or must_sign or remembered.names not in call.asked.header:
             user = self._signer(call, must_be_fresh=self._fresh_only or must_sign)
+            call.peer.prove()
             if self._remembers_users:
                 remembered.user, remembered.names = user, _named(user.name, call.encoding)
         if asks_rules:
@@ -261,18 +280,19 @@ class Guard:
         name = fields.get(ACCESS_KEY)
         if not name:
             raise Denied(Reason.NO_USER, "username cannot be null.")
-        user = self._known(name)
+        user = self._accounts.value.users.get(name)
         given = fields.get(SIGNATURE)
         if fields.get(SIGNATURE_METHOD) == SignatureMethod.SHA256:
-            self._check_fresh(user, fields, call)
-            return user
+            _compare(user, given, lambda secret: sign_fresh(call.asked.heading.code, fields, call.body, secret), name)
+            self._check_fresh(name, fields)
+            return self._known(name)
         if must_be_fresh:
             remark = "check signature failed: this server wants signature_method=HmacSHA256, which cannot be replayed."
             raise Denied(Reason.REPLAYABLE_SIGNATURE, remark)
         if call.version <= LAST_WITHOUT_UNIQUE_KEY:
             fields.pop(UNIQUE_KEY_QUERY, None)
-        _compare(given, sign(fields, call.body, user.secret))
-        return user
+        _compare(user, given, lambda secret: sign(fields, call.body, secret), name)
+        return self._known(name)
 
     def _known(self, name: str) -> User:
         user = self._accounts.value.users.get(name)
@@ -282,14 +302,13 @@ class Guard:
             raise Denied(Reason.DISABLED_USER, f"User:{name} is disabled.")
         return user
 
-    def _check_fresh(self, user: User, fields: dict[str, str], call: Call) -> None:
-        """Raise ``Denied`` unless a request is signed by HMAC-SHA256, and neither old nor repeated."""
-        _compare(fields.get(SIGNATURE), sign_fresh(call.asked.heading.code, fields, call.body, user.secret))
+    def _check_fresh(self, name: str, fields: dict[str, str]) -> None:
+        """Raise ``Denied`` if a request that is signed rightly is old or repeated."""
         stamp = Stamp.of(fields)
         if stamp is None:
             remark = f"check signature failed: {SIGNATURE_TIME} and {SIGNATURE_NONCE} cannot be read."
             raise Denied(Reason.WRONG_SIGNATURE, remark)
-        fault = self._freshness.fault(user.name, stamp.sender, stamp.number, stamp.time_ms, self._now_ms())
+        fault = self._freshness.fault(name, stamp.sender, stamp.number, stamp.time_ms, self._now_ms())
         if fault:
             raise Denied(Reason.STALE_SIGNATURE, f"check signature failed: {fault}.")
 
@@ -360,9 +379,14 @@ def _asked(declaration: Declaration, user: User, request: Request[Any]) -> tuple
     return user.name, request.__class__, *[getattr(request, touch.field) for touch in declaration.touches]
 
 
-def _compare(given: str | None, wanted: str) -> None:
-    if given is None or not hmac.compare_digest(given.encode(errors="replace"), wanted.encode()):
-        raise Denied(Reason.WRONG_SIGNATURE, "check signature failed.")
+def _compare(user: User | None, given: str | None, signed_with: Callable[[str], str], name: str) -> None:
+    """Raise ``Denied`` unless a user exists and has signed; the peer reads the same words in both cases."""
+    wanted = signed_with("" if user is None else user.secret)
+    is_right = hmac.compare_digest((given or "").encode(errors="replace"), wanted.encode())
+    if user is None:
+        raise Denied(Reason.UNKNOWN_USER, UNPROVED, why=f"User:{name} is not found.")
+    if not is_right:
+        raise Denied(Reason.WRONG_SIGNATURE, UNPROVED)
 
 
 def _named(name: str, encoding: int) -> bytes:

@@ -2,7 +2,8 @@
 
 Java: ``auth.authentication.model.User``, ``auth.authorization.model.Resource``, ``PolicyEntry``, ``Acl``. The texts are
 Apache's: a resource is ``Topic:orders`` (this one), ``Topic:orders*`` (every name that begins so), ``Topic:*`` (every
-topic) or ``*`` (everything); a subject is ``User:alice``.
+topic) or ``*`` (everything); a subject is ``User:alice``. A star elsewhere is refused: Apache takes ``Topic:*orders*``
+for a prefix of no letters, which every topic has, so the rule would allow more than its text says.
 """
 
 from enum import StrEnum
@@ -17,7 +18,7 @@ USER_PREFIX: Final = "User:"
 
 
 class Action(StrEnum):
-    """What is done to a resource. A rule with `ALL` is about every action."""
+    """An action on a resource. A rule with `ALL` is about every action."""
 
     ALL = "All"
     PUB = "Pub"
@@ -30,7 +31,7 @@ class Action(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a resource is."""
+    """The kind of a resource."""
 
     ANY = "Any"
     CLUSTER = "Cluster"
@@ -40,7 +41,7 @@ class Kind(StrEnum):
 
 
 class Pattern(StrEnum):
-    """How the name of a resource in a rule is compared, the most particular first."""
+    """The ways to compare the name of a resource in a rule, the most particular first."""
 
     LITERAL = "LITERAL"
     PREFIXED = "PREFIXED"
@@ -48,7 +49,7 @@ class Pattern(StrEnum):
 
 
 class Decision(StrEnum):
-    """What a rule says."""
+    """The decision of a rule."""
 
     ALLOW = "Allow"
     DENY = "Deny"
@@ -126,8 +127,21 @@ class Resource(Struct, frozen=True):
         return self.pattern is Pattern.ANY or name.startswith(self.name)
 
 
+def star_fault(text: str | None) -> str | None:
+    """Return what to write instead of a resource with a star that is not its last character; None without a fault."""
+    before, _, name = (text or "").partition(":")
+    if text == ANY_NAME or ANY_NAME not in before + name[:-1]:
+        return None
+    return (
+        f"the resource {text!r} has a star that is not its last character; write {before}:NAME for one name, "
+        f"{before}:PREFIX* for all names that begin so, or {before}:* for all"
+    )
+
+
 def parse_resource(text: str | None) -> Resource | None:
-    """Return the resource that a text names; None when it names none."""
+    """Return the resource that a text names; None when it names none, or has a star that is not its last character."""
+    if star_fault(text) is not None:
+        return None
     if text == ANY_NAME:
         return Resource(Kind.ANY, Pattern.ANY)
     before, _, name = (text or "").partition(":")
@@ -135,15 +149,15 @@ def parse_resource(text: str | None) -> Resource | None:
     if kind is None:
         return None
     if kind is Kind.ANY:
-        return Resource(Kind.ANY, Pattern.ANY)
+        return Resource(Kind.ANY, Pattern.ANY) if name == ANY_NAME else None
     if not name.endswith(ANY_NAME):
         return Resource(kind, Pattern.LITERAL, name)
-    prefix = name.partition(ANY_NAME)[0]
+    prefix = name.removesuffix(ANY_NAME)
     return Resource(kind, Pattern.PREFIXED, prefix) if prefix else Resource(kind, Pattern.ANY)
 
 
 class Rule(Struct, frozen=True):
-    """What a user may or may not do with resources, and from where; without sources, from everywhere."""
+    """Allows or denies a user actions on resources from some sources; without sources, from everywhere."""
 
     resource: Resource
     actions: tuple[Action, ...]

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class AuditScope(StrEnum):
-    """Which requests the audit log has a line about."""
+    """The requests that the audit log has a line about."""
 
     OFF = "off"
     CHANGES = "changes"

@@ -1,4 +1,4 @@
-"""What an operator does to brokers: read their state and settings, change settings, take and give write permission.
+"""An operator's requests to brokers: read state and settings, change settings, take and give write permission.
 
 Java: ``BrokerStatusSubCommand``, ``UpdateBrokerConfigSubCommand``, ``WipeWritePermSubCommand``.
 """

@@ -29,7 +29,7 @@ AT_ONCE: Final = 16
 """Most requests in flight at once."""
 
 _READS: Final = ("Get", "Query", "View", "Search", "AuthGet", "AuthList")
-"""How the names of requests begin that change nothing."""
+"""First words of the names of requests that only read."""
 _KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
 
 

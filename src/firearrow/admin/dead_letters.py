@@ -44,7 +44,7 @@ class DeadLetter(Struct, frozen=True):
     queue: MessageQueue
     stored: StoredMessage
     max_attempts: int
-    """How often the group tries a message again, by its settings at the broker; -1 if they are not known."""
+    """The group's limit of retries, by its settings at the broker; -1 if they are not known."""
 
     @property
     def topic(self) -> str:
@@ -59,7 +59,7 @@ class DeadLetter(Struct, frozen=True):
 
     @property
     def attempts(self) -> int:
-        """How often it was delivered: the first time, and every retry."""
+        """The number of deliveries: the first, and every retry."""
         return self.stored.reconsume_times
 
     @property
@@ -69,7 +69,7 @@ class DeadLetter(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """What tells it from all other dead letters."""
+        """A text that tells this dead letter from all others."""
         queue, stored = self.queue, self.stored
         return f"{self.group}/{queue.broker_name}/{queue.queue_id}/{stored.queue_offset}/{stored.store_timestamp}"
 
@@ -103,7 +103,7 @@ class Summary(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """Which dead letters; an empty field chooses all."""
+    """A choice of dead letters; an empty field chooses all."""
 
     ids: frozenset[str] = frozenset()
     topic: str = ""

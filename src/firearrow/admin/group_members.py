@@ -56,7 +56,7 @@ class SilentMember(Struct, frozen=True, order=True):
 
 
 class Holders(Struct, frozen=True):
-    """Which member of a group holds which queue."""
+    """The members of a group and the queues that they hold."""
 
     queues: tuple[HeldQueue, ...] = ()
     silent: tuple[SilentMember, ...] = ()

@@ -103,7 +103,7 @@ class GroupSummary(Struct, frozen=True):
 
 
 class FilterUse(Struct, frozen=True, order=True):
-    """What the filter of a group did for one topic in the last 24 hours. Apache's brokers do not count it."""
+    """Counts of a group's filter for one topic in the last 24 hours. Apache's brokers do not keep them."""
 
     topic: str
     filtered: int
@@ -131,9 +131,9 @@ class GroupDescription(Struct, frozen=True):
     max_reconsume_times: int
     is_enabled: bool
     disagreement: str | None = None
-    """How the subscriptions of members differ, if a FireArrow broker noticed it."""
+    """The difference between the subscriptions of members, if a FireArrow broker noticed one."""
     filters: tuple[FilterUse, ...] = ()
-    """What its filters did, for topics with messages that did not pass or were judged."""
+    """Counts of its filters, for topics with messages that did not pass or were judged."""
 
     @property
     def lag(self) -> int:

@@ -1,4 +1,4 @@
-"""What an operator does to name servers: read and change settings and named texts, at every one of them.
+"""An operator's requests to all name servers: read and change settings and named texts.
 
 Java: ``UpdateNamesrvConfigCommand``, ``UpdateKvConfigCommand``.
 """

@@ -53,7 +53,7 @@ PAGE: Final = 2000
 """Topics in one answer, from brokers that support pages."""
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
 ROUTE_SECONDS: Final = 40.0
-"""How long a change may take to reach the name servers: brokers register at least every thirty seconds."""
+"""Seconds that a change may take to reach the name servers: brokers register at least every thirty seconds."""
 LOOK_SECONDS: Final = 0.05
 
 _FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})

@@ -28,12 +28,12 @@ class Transaction:
 
     @property
     def half(self) -> SendResult:
-        """Where and how the half is stored."""
+        """The result of the send of the half."""
         return self._inner.half
 
     @property
     def state(self) -> TransactionState | None:
-        """How the transaction ended; None while it is open."""
+        """The state in which the transaction ended; None while it is open."""
         return self._inner.state
 
     def __enter__(self) -> Self:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from firearrow.access.settings import inner_signer
 from firearrow.broker.consumer_side import Consuming, Registers
 from firearrow.broker.failover.group_part import GroupPart
+from firearrow.broker.gate.promises import check_promises, of_slave
 from firearrow.broker.guarded import Front, guarded
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
 from firearrow.broker.handlers.admin.replication import ReplicationHandlers
@@ -32,7 +33,6 @@ from firearrow.broker.identity import Identity
 from firearrow.broker.metrics.metrics import DRAINING, BrokerMetrics
 from firearrow.broker.registration import Registration
 from firearrow.broker.replication.mending import Mending
-from firearrow.broker.replication.refusals import SlaveRefusals
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.self_check import warn
 from firearrow.broker.settings.config import FAST_PORT_BELOW, BrokerSettings
@@ -53,6 +53,7 @@ from firearrow.protocol.codes import RequestCode
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers
 from firearrow.remoting.server import Server
+from firearrow.remoting.turns import Turns
 from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
@@ -66,7 +67,7 @@ from firearrow.store.views.views import ViewsConfig
 
 PORT_ATTEMPTS: Final = 50
 LEAVE_S: Final = 1.0
-"""How long a broker that hands its part over waits for name servers."""
+"""The time that a broker that hands its part over waits for name servers."""
 NOT_ON_FAST_PORT: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
 log = logging.getLogger(__name__)
@@ -123,15 +124,13 @@ class Broker:
             make = Replication.by_settings if self._part is None else self._part.replication
             replication = make(tables, self._between, self._caller, consuming.delays)
             transactions = Transactions(tables)
-            ending = TransactionHandlers(transactions, tables.store.lookups, tables.jobs)
+            ending = TransactionHandlers(transactions, tables)
             registration = Registration(self._caller, self._name_servers, tables)
             registration.on_registered = replication.registered
             sends = SendHandlers(tables, consuming.timers.is_congested)
-            if replication.confirmation is not None:
-                sends.wait_for_slaves(replication.confirmation)
-                transactions.ends.slaves = replication.confirmation
+            tables.gate.wait_for(replication.confirmation)
             writers = self._write(life, tables, sends, ending)
-            watch = Watch(sends.admission, sends.replies, sends.replies.lines)
+            watch = Watch(sends.admission, sends.replies, tables.gate.lines)
             for_operators = self._operate(life, tables, watch, consuming, transactions.ends, registration)
             metrics.watch(life, tables, watch, sends, consuming, transactions, replication, registration)
             copies = ReplicationHandlers(tables, replication, consuming.delays.offsets)
@@ -139,10 +138,13 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
+            if self._settings.value.replication.is_slave:
+                handlers = of_slave(handlers, is_elected=self._part is not None)
             pulls, producers = consuming.pulls, transactions.producers
             front = await guarded(life, handlers, tables, metrics.registry, producers, pulls, replication)
+            check_promises(front.handlers.by_code)
             await replication.start(life)
-            if self._part is None or await self._part.serves():
+            if await self._may_serve(front, consuming):
                 await self._serve_clients(life, tables.store, front, consuming, registration)
             mending = Mending(tables.store, self._caller, self._name_servers, identity)
             life.spawn(mending.run(), "mending")
@@ -180,7 +182,7 @@ class Broker:
             given,
             broker_name=given.broker_name or self._machine.name,
             broker_ip1=given.broker_ip1 or self._machine.ip,
-            listen_port=given.listen_port or await self._free_port(),
+            listen_port=given.listen_port or await _free_port(self._network, given.bind_address),
         )
         self._settings.replace(replace(value, broker=broker))
         return Identity(
@@ -191,24 +193,6 @@ class Broker:
             ha_ip=broker.broker_ip2,
             ha_listen_port=value.replication.ha_listen_port,
         )
-
-    async def _free_port(self) -> int:
-        """Return a free port whose neighbour two below, the port for VIP channels, is free too."""
-        # Records hold the port, so the port must be known before the store is opened.
-        for _ in range(PORT_ATTEMPTS):
-            port = await self._try_port(0)
-            with suppress(ListenFailed):
-                await self._try_port(port - FAST_PORT_BELOW)
-                return port
-        raise ListenFailed(
-            f"no port of {PORT_ATTEMPTS} tried has its neighbour two below free: choose one with listenPort"
-        )
-
-    async def _try_port(self, port: int) -> int:
-        listener = await self._network.listen(asyncio.Protocol, Address(self._settings.broker.bind_address, port))
-        listener.close()
-        await listener.wait_closed()
-        return listener.address.port
 
     async def _open_store(self, life: Lifetime) -> Store:
         settings = self._settings.value
@@ -290,12 +274,11 @@ class Broker:
     def _write(
         self, life: Lifetime, tables: Tables, sends: SendHandlers, transactions: TransactionHandlers
     ) -> list[Registers]:
-        """Start what appends to the log; a slave, whose log is a copy, refuses it."""
-        if self._settings.value.replication.is_slave:
-            return [SlaveRefusals()]
-        transactions.open()
-        life.spawn(transactions.run(), "transactions")
-        life.spawn(sends.rows.windows.run(), "row windows")
+        """Start what appends to the log; a slave, whose log is a copy, starts none of it."""
+        if not self._settings.value.replication.is_slave:
+            transactions.open()
+            life.spawn(transactions.run(), "transactions")
+            life.spawn(sends.rows.windows.run(), "row windows")
         return [sends, transactions, RecallHandlers(tables)]
 
     def _operate(
@@ -317,6 +300,19 @@ class Broker:
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
 
+    async def _may_serve(self, front: Front, consuming: Consuming) -> bool:
+        """Wait until clients may be served; return False when the part of this broker is over before that.
+
+        A master of an elected group tells its tables meanwhile: it may need a replica that has to copy them first.
+        """
+        part = self._part
+        if part is None or not part.leads:
+            return part is None or await part.serves()
+        address = Address(self._settings.broker.bind_address, self._settings.broker.listen_port)
+        async with Lifetime("tables for replicas") as life:
+            await self._serve(life, address, front.to_replicas(), consuming, Turns(self._clock.cpu_ns))
+            return await part.serves()
+
     async def _serve_clients(
         self, life: Lifetime, store: Store, front: Front, consuming: Consuming, registration: Registration
     ) -> None:
@@ -326,12 +322,13 @@ class Broker:
 
     async def _listen(self, life: Lifetime, front: Front, consuming: Consuming) -> None:
         bind, port = self._settings.broker.bind_address, self._settings.broker.listen_port
-        await self._serve(life, Address(bind, port), front, consuming)
+        turns = Turns(self._clock.cpu_ns)
+        await self._serve(life, Address(bind, port), front, consuming, turns)
         if port > FAST_PORT_BELOW:
             fast = Address(bind, port - FAST_PORT_BELOW)
-            await self._serve(life, fast, front.without(NOT_ON_FAST_PORT), consuming)
+            await self._serve(life, fast, front.without(NOT_ON_FAST_PORT), consuming, turns)
 
-    async def _serve(self, life: Lifetime, address: Address, front: Front, consuming: Consuming) -> None:
+    async def _serve(self, life: Lifetime, address: Address, front: Front, consuming: Consuming, turns: Turns) -> None:
         settings = self._settings.value
         server = Server(
             self._network,
@@ -341,6 +338,7 @@ class Broker:
             tls_mode=settings.tls.mode,
             on_disconnect=consuming.disconnected,
             per_address=front.per_address,
+            turns=turns,
         )
         self._certificates.on_change.append(lambda: server.renew(self._certificates.server))
         await server.start(address)
@@ -369,6 +367,24 @@ class Broker:
     def _disk_watch(self) -> DiskWatch:
         settings = self._settings
         return DiskWatch(self._disk, settings.broker.store_path_root_dir, lambda: settings.value.retention)
+
+
+async def _free_port(network: Network, host: str) -> int:
+    """Return a free port whose neighbour two below, the port for VIP channels, is free too."""
+    # Records hold the port, so the port must be known before the store is opened.
+    for _ in range(PORT_ATTEMPTS):
+        port = await _try_port(network, Address(host, 0))
+        with suppress(ListenFailed):
+            await _try_port(network, Address(host, port - FAST_PORT_BELOW))
+            return port
+    raise ListenFailed(f"no port of {PORT_ATTEMPTS} tried has its neighbour two below free: choose one with listenPort")
+
+
+async def _try_port(network: Network, address: Address) -> int:
+    listener = await network.listen(asyncio.Protocol, address)
+    listener.close()
+    await listener.wait_closed()
+    return listener.address.port
 
 
 def _addresses(text: str) -> list[Address]:

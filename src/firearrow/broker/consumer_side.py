@@ -5,7 +5,7 @@ store is closed, because the last write of the offsets waits for a sync of the l
 """
 
 import asyncio
-from typing import Final, Protocol
+from typing import Protocol
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
 from firearrow.broker.handlers.group.consumer import ConsumerHandlers
@@ -17,7 +17,6 @@ from firearrow.broker.handlers.group.progress import ProgressHandlers
 from firearrow.broker.handlers.group.reset import ResetHandlers
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.handlers.message.return_message import SendBackHandlers
-from firearrow.broker.jobs import Jobs
 from firearrow.broker.pull.filter_checks import FilterChecks
 from firearrow.broker.pull.filters import Filters, prepare
 from firearrow.broker.tables.locks import LOCK_LIFE_MS
@@ -25,10 +24,6 @@ from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.timers import Timers
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.runtime.clock import elapsed_ms
-
-QUESTIONS_AT_ONCE: Final = 8
-"""Questions passed on to consumers at a time. They have workers of their own: a question that hangs for ten seconds
-must not delay reads."""
 
 
 class Registers(Protocol):
@@ -44,12 +39,11 @@ class Consuming:
 
     def __init__(self, tables: Tables, memory_bytes: int) -> None:
         self._tables = tables
-        self._questions = Jobs(QUESTIONS_AT_ONCE)
         self.delays = DelayedDelivery(tables)
         self.timers = Timers(tables)
         filters = Filters(tables.clock.cpu_ns)
         self.pulls = PullHandlers(tables, memory_bytes, filters)
-        self.heartbeats = HeartbeatHandlers(tables, FilterChecks(filters, self._questions, self.pulls.time_for_filter))
+        self.heartbeats = HeartbeatHandlers(tables, FilterChecks(filters, tables.lanes, self.pulls.time_for_filter))
         self._handlers: list[Registers] = [
             self.heartbeats,
             self.pulls,
@@ -57,12 +51,11 @@ class Consuming:
             LockHandlers(tables),
             GroupHandlers(tables),
             ResetHandlers(tables, self.pulls.recall),
-            ConsumerHandlers(tables, self._questions, self.heartbeats.disagreements),
+            ConsumerHandlers(tables, self.heartbeats.disagreements),
             ProgressHandlers(tables),
+            SendBackHandlers(tables),
         ]
         self._is_slave = tables.settings.value.replication.is_slave
-        if not self._is_slave:
-            self._handlers.append(SendBackHandlers(tables))
         tables.clients.on_new_expression.append(self.pulls.resubscribed)
         tables.store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived, self.timers.arrived]
 
@@ -71,9 +64,11 @@ class Consuming:
         tables = self._tables
         await tables.groups.load()
         await tables.offset_file.load()
-        if tables.offsets.cut(tables.store.max_offset):
+        for topic, queue_id in tables.store.queues.begun_anew:
+            tables.offsets.forget_queue(topic, queue_id)
+        if tables.offsets.cut(tables.store.max_offset) or tables.offsets.changes:
             # New messages get queue offsets above the end of the queue: the file must not hold such offsets by then.
-            await tables.offset_file.save_before_serving("offsets above the end of their queue")
+            await tables.offset_file.save_before_serving("offsets above the end of their queue, or of a deleted topic")
         await self.delays.load()
         if not self._is_slave:
             await self.timers.load()
@@ -88,7 +83,8 @@ class Consuming:
             each.add_to(handlers)
 
     def disconnected(self, peer: Peer) -> None:
-        """Drop the parked pulls and the memberships of a connection that ended."""
+        """Drop the jobs, the parked pulls and the memberships of a connection that ended."""
+        self._tables.lanes.disconnected(peer)
         self.pulls.disconnected(peer)
         self.heartbeats.disconnected(peer)
         self._tables.new_names.disconnected(peer)
@@ -97,8 +93,7 @@ class Consuming:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as group:
             for work in (
-                self._tables.jobs.run(),
-                self._questions.run(),
+                self._tables.lanes.run(),
                 self._tables.groups.file.run(),
                 self._tables.offset_file.run(),
                 self.heartbeats.run(),

@@ -8,9 +8,9 @@ epoch is on disk before a part begins. Java: ``ReplicasManager``.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.identity import Identity
 from firearrow.broker.metrics.metrics import NO_PART, BrokerMetrics
 from firearrow.broker.settings.config import BrokerSettings
-from firearrow.errors import FireArrowError, ResourceShortage
+from firearrow.errors import DiskError, FireArrowError, ResourceShortage
 from firearrow.model.group_state import Promised
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.coordinator.door import Coordinator
@@ -36,12 +36,14 @@ from firearrow.store.epochs.promise import Promise
 from firearrow.store.paths import COMMIT_LOG
 from firearrow.telemetry.damped import Damped
 
+T = TypeVar("T")
+
 MASTER_ID: Final = 0
 """The broker id under which name servers know a master."""
 SPACE_S: Final = 1.0
 """The pause after a part that ended for lack of space."""
 LEAVE_S: Final = 5.0
-"""How long a broker that is stopped tries to hand its part over."""
+"""The time for which a broker that is stopped tries to hand its part over."""
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class GroupBroker:
         self._chance = chance
         self._shortages = Damped()
         self._idle = BrokerMetrics(settings, self._identity(), NO_PART)
-        """What operators see while the broker has no part: probes are answered then, too."""
+        """The metrics while the broker has no part: probes are answered then, too."""
         self._served: Broker | None = None
         self._part: GroupPart | None = None
         self._serves: asyncio.Future[Identity] | None = None
@@ -81,11 +83,13 @@ class GroupBroker:
         async with Lifetime("group") as life:
             life.on_stop(self._coordinator.close)
             await self._idle.open(life, self._network)
-            run_file = await RunFile.load(self._disk, self._machine.boot_id)
-            promise = await Promise.load(self._disk)
-            membership = await self._membership(run_file, promise)
+            syncs = self._settings.log.syncs_first
+            boot_id = self._machine.boot_id
+            run_file = await self._with_space(lambda: RunFile.load(self._disk, boot_id, syncs=syncs))
+            promise = await self._with_space(lambda: Promise.load(self._disk))
+            membership = await self._with_space(lambda: self._membership(run_file, promise))
             if not membership.own.may_lack:
-                await run_file.begin()
+                await self._with_space(run_file.begin)
             life.on_stop(run_file.end)
             life.on_stop(membership.leave)
             life.spawn(membership.run(), "membership")
@@ -122,13 +126,13 @@ class GroupBroker:
             Promised(promise.epoch, promise.master),
             directory=await directory_number(self._disk, self._chance),
             has_log=self._disk.exists(COMMIT_LOG) and bool(await self._disk.list(COMMIT_LOG)),
-            may_lack=run_file.lost_power and not settings.log.syncs_first,
+            may_lack=run_file.may_lack,
         )
         identity = self._identity()
         return Membership(
             self._coordinator,
             own,
-            About(identity.address, identity.ha_address),
+            About(identity.address, identity.ha_address, tells_tables=True),
             run_file,
             lease_s=settings.failover.coordinator_lease_seconds,
             min_iss=settings.replication.in_sync_replicas,
@@ -152,17 +156,32 @@ class GroupBroker:
                 await promise.make(duty.group.epoch, duty.group.master)
                 await membership.took_up(duty.group, leads=isinstance(duty, Lead))
                 await self._take_part(GroupPart(duty, membership, self._idle))
-            except* ResourceShortage as errors:
+            except* DiskError as errors:
+                others = errors.split(_is_shortage)[1]
+                if others is not None:
+                    raise others from None
                 shortages = "; ".join(map(str, errors.exceptions))
             membership.gave_up()
             if shortages:
                 await self._wait_for_space(membership, shortages)
 
-    async def _wait_for_space(self, membership: Membership, shortages: str) -> None:
-        """Wait a moment before another try; what this part did not write is recovered as after a crash."""
+    async def _with_space(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write a small file of the start, again and again while the disk is full: a kill may have left it so."""
+        while True:
+            try:
+                return await write()
+            except ResourceShortage as shortage:
+                self._tell_of_shortage(str(shortage))
+                await asyncio.sleep(SPACE_S)
+
+    def _tell_of_shortage(self, shortages: str) -> None:
         if self._shortages.count(asyncio.get_running_loop().time()):
             number, extra = self._settings.broker.broker_id, {"reason": shortages}
             log.error("replica %d takes no part for now: %s", number, shortages, extra=extra)
+
+    async def _wait_for_space(self, membership: Membership, shortages: str) -> None:
+        """Wait a moment before another try; what this part did not write is recovered as after a crash."""
+        self._tell_of_shortage(shortages)
         membership.ailment = lambda: shortages
         await asyncio.sleep(SPACE_S)
 
@@ -194,6 +213,11 @@ class GroupBroker:
         role = replace(settings.replication, broker_role="SYNC_MASTER" if part.leads else "SLAVE")
         broker_id = MASTER_ID if part.leads else settings.broker.broker_id
         return replace(settings, replication=role, broker=replace(settings.broker, broker_id=broker_id))
+
+
+def _is_shortage(error: BaseException) -> bool:
+    """Whether a part ended for lack of space: a log that could not be written says so in its cause."""
+    return isinstance(error, ResourceShortage) or isinstance(error.__cause__, ResourceShortage)
 
 
 async def _duty(membership: Membership) -> Lead | Follow:

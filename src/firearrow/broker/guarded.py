@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.access.access import Access, access_of, open_to_all
+from firearrow.broker.gate.promises import to_replicas
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.stored_topics import StoredTopics
@@ -20,13 +21,17 @@ from firearrow.telemetry.metrics import Registry
 
 
 class Front(Struct, frozen=True, eq=False):
-    """What the ports of a broker share: the handlers, and the count of connections of every address."""
+    """The parts that the ports of a broker share: the handlers, and the count of connections of every address."""
 
     handlers: Handlers
     per_address: PerAddress
 
+    def to_replicas(self) -> "Front":
+        """Return the front of a master that serves no clients yet: replicas copy tables, other requests are refused."""
+        return replace(self, handlers=to_replicas(self.handlers))
+
     def without(self, codes: Collection[int]) -> "Front":
-        """The same without the handlers of these codes."""
+        """Return this front without the handlers of these codes."""
         return replace(self, handlers=self.handlers.without(codes))
 
 
@@ -48,7 +53,9 @@ async def guarded(
         life.spawn(access.run(), "access")
         registry.add(access.witness.families)
         producers.may_see = access.guard.may_see
+        tables.lanes.user_of = access.guard.user_of
         access.on_change = pulls.recall_all
+        access.gate = tables.gate
         if isinstance(access, Access):
             access.copies.add_to(handlers)
             outgoing = tables.settings.value.client_tls
@@ -63,7 +70,7 @@ async def guarded(
     per_address = PerAddress()
     handlers = _throttled(handlers, tables, Throttle(user, tables.clients.client_id), per_address, registry)
     if access is not None:
-        stored, identity = StoredTopics(tables.store.lookups, tables.jobs), tables.identity
+        stored, identity = StoredTopics(tables.store.lookups, tables.lanes), tables.identity
         handlers = access.before(handlers, stored, identity.name, str(identity.address))
     return Front(handlers, per_address)
 

@@ -52,7 +52,7 @@ SHORTEST_PERIOD_MS: Final = 10_000
 LONGEST_PERIOD_MS: Final = 60_000
 LEAVE_TIMEOUT_MS: Final = 3_000
 ANNOUNCE_TIMEOUT_MS: Final = 3_000
-"""How long the answer to a change of a topic waits for the name servers."""
+"""The time that the answer to a change of a topic waits for the name servers."""
 PART_TOPICS: Final = 2_000
 """Most topics in one registration: half a MiB, a millisecond to encode."""
 TURN_PERIODS: Final = 20

@@ -7,7 +7,7 @@ topic that it waits for. Clients cannot send to those topics, so the property th
 from typing import Final
 
 from firearrow.access.guard import GoOn
-from firearrow.broker.jobs import Jobs
+from firearrow.broker.lanes import Lanes, Wait
 from firearrow.errors import IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -22,13 +22,18 @@ WAITING: Final = frozenset({HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SCHEDULE_TOPIC, TI
 class StoredTopics:
     """Looks up topics of messages."""
 
-    def __init__(self, lookups: Lookups, jobs: Jobs) -> None:
+    def __init__(self, lookups: Lookups, lanes: Lanes) -> None:
         self._lookups = lookups
-        self._jobs = jobs
+        self._lanes = lanes
 
-    def find(self, call: Call, place: int | str, go_on: GoOn) -> Later:
-        """Answer a call with what ``go_on`` makes of the topic of the message at a place; None: there is no message."""
-        return self._jobs.do(call, self._find(place, go_on))
+    def find(self, call: Call, place: int | str, go_on: GoOn, *, is_change: bool) -> Later:
+        """Answer a call with what ``go_on`` makes of the topic of the message at a place; None: there is no message.
+
+        A change goes on even if its connection ends meanwhile.
+        """
+        later = call.later()  # with header and body, which the handler needs that goes on
+        self._lanes.add(later, Wait.NAMED if is_change else Wait.DEVICE, self._find(place, go_on))
+        return later
 
     async def _find(self, place: int | str, go_on: GoOn) -> Answer | Later | None:
         lookups = self._lookups

@@ -1,4 +1,4 @@
-"""How commands reach a cluster, and how they report a failure.
+"""The connections of commands to a cluster, and their report of a failure.
 
 The name servers come from ``-n``, before or after the command, else from the environment (`environment`). TLS and keys
 are options of ``firearrow`` itself, given before or after the command, or variables of the environment.

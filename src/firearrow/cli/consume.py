@@ -9,18 +9,19 @@ the retry topic.
 
 import asyncio
 from contextlib import aclosing
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from firearrow.cli.cluster import NameServers, fail, name_servers, only_reading, reach_of, run
 from firearrow.cli.environment import Reach
 from firearrow.cli.messages.message_printer import FIELDS_HELP, JSON, TABLE, Printer
-from firearrow.cli.messages.topic_reader import Look, Reader
-from firearrow.client import Consumer, PullConsumer, cel, sql
-from firearrow.client.consumer.subscription import EVERYTHING, Expression, doubt, subscription
 from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
+
+if TYPE_CHECKING:
+    from firearrow.cli.messages.topic_reader import Look
+    from firearrow.client.consumer.subscription import Expression
 
 IDLE_SECONDS: Final = 5.0
 
@@ -99,11 +100,16 @@ def consume(
         patience = None if follow else idle
         run(context, lambda: _take_part(where, reach, topic, group, begin, wanted, limit, patience, printer))
         return
+    from firearrow.cli.messages.topic_reader import Look
+
     look = Look(topic, start, to, queue, wanted, limit, follow)
     run(context, lambda: _look(where, reach, look, printer))
 
 
-def _wanted(tag: str, condition: str | None, body_condition: str | None) -> Expression:
+def _wanted(tag: str, condition: str | None, body_condition: str | None) -> "Expression":
+    from firearrow.client import cel, sql
+    from firearrow.client.consumer.subscription import EVERYTHING
+
     if (condition is not None) + (body_condition is not None) + (tag != EVERYTHING) > 1:
         raise SettingsError(
             "--tag, --sql and --cel do not go together; write the tag into the condition: "
@@ -114,7 +120,11 @@ def _wanted(tag: str, condition: str | None, body_condition: str | None) -> Expr
     return tag if condition is None else sql(condition)
 
 
-async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:
+async def _look(where: str, reach: Reach, look: "Look", printer: Printer) -> None:
+    from firearrow.cli.messages.topic_reader import Reader
+    from firearrow.client import PullConsumer
+    from firearrow.client.consumer.subscription import doubt, subscription
+
     if reason := doubt(subscription(look.topic, look.expression, version=0)):
         typer.echo(f"firearrow consume: {reason}", err=True)
     with only_reading():
@@ -132,11 +142,13 @@ async def _take_part(
     topic: str,
     group: str,
     start: str,
-    wanted: Expression,
+    wanted: "Expression",
     limit: int,
     idle: float | None,
     printer: Printer,
 ) -> None:
+    from firearrow.client import Consumer, PullConsumer
+
     async with PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as visitor:
         await visitor.queues(topic)  # says so when there is no such topic; a group would wait for it
     consumer = Consumer(where, group=group, topics={topic: wanted}, start=start, **reach)

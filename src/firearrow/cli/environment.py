@@ -22,7 +22,7 @@ STORAGE: Final = "FIREARROW_STORAGE"
 
 
 class Reach(TypedDict, total=False):
-    """How servers are reached: TLS and the keys of an account, the same for every command and every client."""
+    """TLS settings and the keys of an account, the same for every command and every client."""
 
     tls: ClientTls
     access_key: str

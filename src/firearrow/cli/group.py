@@ -1,12 +1,10 @@
 """``firearrow group``: list, describe, reset; `operate.group_changes` has the rest. Works on Apache's clusters too."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.admin import Admin, GroupSummary, QueueMove
-from firearrow.admin.groups import FIRST, LAST
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.group_changes import create_group, delete_group, skip_group, update_group
 from firearrow.cli.operate.group_text import Described, group_fields, print_group
@@ -15,6 +13,9 @@ from firearrow.cli.operate.moves import print_moves, queue_of
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import time_ms
 from firearrow.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin, GroupSummary, QueueMove
 
 group = typer.Typer(
     add_completion=False,
@@ -40,7 +41,7 @@ def list_groups(
 ) -> None:
     """List consumer groups with their members and lag."""
 
-    async def ask(admin: Admin) -> Sequence[GroupSummary]:
+    async def ask(admin: "Admin") -> Sequence["GroupSummary"]:
         return await admin.groups.list(cluster=cluster, system=everything)
 
     show(
@@ -68,7 +69,7 @@ def describe_group(
 ) -> None:
     """Show a group's members, their subscriptions, what filters did; offset, lag and member of every queue."""
 
-    async def ask(admin: Admin) -> Described:
+    async def ask(admin: "Admin") -> Described:
         found = await admin.groups.describe(name)
         return found, await admin.members.holders([each.client_id for each in found.members], name)
 
@@ -96,7 +97,7 @@ def reset_group(
     if to and queue:
         fail(context, "--to moves the group in all queues of the topic; give --offset with --queue, or leave it out")
 
-    async def move() -> Sequence[QueueMove]:
+    async def move() -> Sequence["QueueMove"]:
         async with admin_of(context, servers) as admin:
             if offset is not None:
                 act_once = admin.groups.planned_offset if dry_run else admin.groups.reset_offset
@@ -108,6 +109,8 @@ def reset_group(
 
 
 def _timestamp(to: str) -> int:
+    from firearrow.admin.groups import FIRST, LAST
+
     if to in ("first", "last"):
         return FIRST if to == "first" else LAST
     return time_ms(to, SystemClock().now_ms())

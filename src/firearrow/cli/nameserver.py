@@ -93,6 +93,7 @@ def _text(file: Path) -> str:
 
 async def _serve(settings: NameServerSettings, directory: Path, says: Says | None) -> None:
     from firearrow.nameserver.server import NameServer  # imported when a server runs: help needs none
+    from firearrow.runtime.clock import SystemClock
     from firearrow.runtime.disk.real_disk import RealDisk
     from firearrow.runtime.network import SystemNetwork
 
@@ -106,6 +107,7 @@ async def _serve(settings: NameServerSettings, directory: Path, says: Says | Non
         client_tls=settings.client_tls,
         operation=settings.operation,
         access=settings.access,
+        clock=SystemClock(),
     )
     serves = False
     try:

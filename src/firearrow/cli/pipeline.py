@@ -71,7 +71,7 @@ Version = Annotated[
 ]
 
 COUNTS: Final = ("sent", "stored", "lost", "duplicated", "late", "reordered", "unread")
-"""What an audit counts, by topic and hour."""
+"""The counts of an audit, by topic and hour."""
 
 
 @pipeline.command()

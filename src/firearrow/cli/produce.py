@@ -27,12 +27,13 @@ from firearrow.cli.messages.packing import (
 )
 from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.times import time_to_come_ms, wait_ms
-from firearrow.client import Message, Producer, SendResult
 from firearrow.errors import FireArrowError, PartlyDone, SettingsError
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from firearrow.client import Message, Producer, SendResult
 
 GROUP: Final = "firearrow-produce"
 PATIENCE_MS: Final = 15_000
@@ -103,6 +104,8 @@ def produce(
     shown = sys.stderr.isatty() if progress is None else progress
 
     async def send() -> tuple[int, float]:
+        from firearrow.client import Producer
+
         async with Producer(
             where,
             group=group,
@@ -125,7 +128,7 @@ def produce(
 class _Sending:
     """Sends messages from the input until it ends."""
 
-    def __init__(self, producer: Producer, rate: float, results: TextIO | None, batch: int) -> None:
+    def __init__(self, producer: "Producer", rate: float, results: TextIO | None, batch: int) -> None:
         self._producer = producer
         self._batch = batch
         self._rate = rate
@@ -133,7 +136,7 @@ class _Sending:
         self._bar: tuple[Progress, TaskID] | None = None
         self._sent = 0
 
-    async def run(self, waiting: AsyncIterator[Message], *, shown: bool) -> tuple[int, float]:
+    async def run(self, waiting: AsyncIterator["Message"], *, shown: bool) -> tuple[int, float]:
         """Send all messages; return how many were sent, and the seconds it took."""
         if not shown:
             return await self._run(waiting)
@@ -145,7 +148,7 @@ class _Sending:
             self._bar = bar, bar.add_task("sending", total=None)
             return await self._run(waiting)
 
-    async def _run(self, waiting: AsyncIterator[Message]) -> tuple[int, float]:
+    async def _run(self, waiting: AsyncIterator["Message"]) -> tuple[int, float]:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -169,7 +172,7 @@ class _Sending:
             return OutputEnded(cast("OutputEnded", ended.exceptions[0]).error, undone)
         return group
 
-    async def _send_all(self, waiting: AsyncIterator[Message], begun: float) -> None:
+    async def _send_all(self, waiting: AsyncIterator["Message"], begun: float) -> None:
         loop = asyncio.get_running_loop()
         read = 0
         try:
@@ -185,7 +188,7 @@ class _Sending:
             typer.echo(f"interrupted: {_counted(self._sent)} acknowledged", err=True)
             raise
 
-    def _acknowledged(self, results: Sequence[SendResult]) -> None:
+    def _acknowledged(self, results: Sequence["SendResult"]) -> None:
         self._sent += len(results)
         if self._bar is not None:
             self._bar[0].advance(self._bar[1], len(results))
@@ -198,7 +201,7 @@ def _counted(count: int) -> str:
     return "1 message was" if count == 1 else f"{count} messages were"
 
 
-def _result_line(result: SendResult) -> str:
+def _result_line(result: "SendResult") -> str:
     fields = {
         "status": result.status.value,
         "messageId": result.message_id,

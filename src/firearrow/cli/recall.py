@@ -7,7 +7,6 @@ import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.output import standard_output
-from firearrow.client import Producer
 from firearrow.errors import FireArrowError, IllegalMessage
 from firearrow.record.recall_handle import decode_handle
 
@@ -34,6 +33,8 @@ def recall(
         _check(context, handle)
 
     async def take_back() -> None:
+        from firearrow.client import Producer
+
         async with Producer(where, group=group, **reach) as producer:
             for done, handle in enumerate(handles):
                 try:

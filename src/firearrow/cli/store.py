@@ -13,15 +13,15 @@ import msgspec
 import typer
 
 from firearrow.errors import FireArrowError
-from firearrow.record.decode import RecordHead
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.properties import decode_properties
-from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.store.outside.directory import StoreView
-from firearrow.store.outside.inspect import Overview, Verified, overview, verify
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from firearrow.record.decode import RecordHead
+    from firearrow.store.outside.directory import StoreView
+    from firearrow.store.outside.inspect import Overview, Verified
 
 BODY_SHOWN: Final = 60
 LINES_SHOWN: Final = 200
@@ -60,7 +60,7 @@ def inspect_store(
         raise typer.Exit(1)
 
 
-def _hindered(seen: Overview, version: str) -> list[str]:
+def _hindered(seen: "Overview", version: str) -> list[str]:
     """Why Apache's broker of a version must not take the directory over."""
     reasons = seen.pending.hinders(version)
     if seen.in_use and version.startswith("4."):
@@ -98,7 +98,10 @@ def _run(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:  # noqa: ANN401 -
 
 
 @asynccontextmanager
-async def _view(directory: Path) -> AsyncIterator[StoreView]:
+async def _view(directory: Path) -> AsyncIterator["StoreView"]:
+    from firearrow.runtime.disk.real_disk import RealDisk
+    from firearrow.store.outside.directory import StoreView
+
     if not (directory / "commitlog").is_dir():
         typer.echo(f"firearrow store: {directory} holds no commitlog/; name the root of a store", err=True)
         raise typer.Exit(1)
@@ -111,7 +114,9 @@ async def _view(directory: Path) -> AsyncIterator[StoreView]:
         await disk.close()
 
 
-async def _inspect(directory: Path, *, check: bool, quiet: bool) -> tuple[Overview, Verified | None]:
+async def _inspect(directory: Path, *, check: bool, quiet: bool) -> tuple["Overview", "Verified | None"]:
+    from firearrow.store.outside.inspect import overview, verify
+
     async with _view(directory) as view:
         seen = await overview(view)
         if not check:
@@ -121,9 +126,11 @@ async def _inspect(directory: Path, *, check: bool, quiet: bool) -> tuple[Overvi
         return seen, await _verify_showing(view, seen)
 
 
-async def _verify_showing(view: StoreView, seen: Overview) -> Verified:
+async def _verify_showing(view: "StoreView", seen: "Overview") -> "Verified":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from firearrow.store.outside.inspect import verify
 
     columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -134,7 +141,7 @@ async def _verify_showing(view: StoreView, seen: Overview) -> Verified:
 # ---- tables
 
 
-def _print_overview(seen: Overview) -> None:
+def _print_overview(seen: "Overview") -> None:
     from rich.console import Console
 
     console = Console()
@@ -153,11 +160,11 @@ def _print_overview(seen: Overview) -> None:
     _table(console, "Index files", ["name", "keys", "from", "to", "first offset", "last offset"], _index_lines(seen))
 
 
-def _log_lines(seen: Overview) -> list[list[str]]:
+def _log_lines(seen: "Overview") -> list[list[str]]:
     return [[str(file.start), str(file.size), _time(file.modified_ms)] for file in seen.log_files]
 
 
-def _queue_lines(seen: Overview) -> list[list[str]]:
+def _queue_lines(seen: "Overview") -> list[list[str]]:
     return [
         [
             queue.topic,
@@ -171,7 +178,7 @@ def _queue_lines(seen: Overview) -> list[list[str]]:
     ]
 
 
-def _index_lines(seen: Overview) -> list[list[str]]:
+def _index_lines(seen: "Overview") -> list[list[str]]:
     return [
         [
             file.name,
@@ -185,7 +192,7 @@ def _index_lines(seen: Overview) -> list[list[str]]:
     ]
 
 
-def _print_verified(verified: Verified) -> None:
+def _print_verified(verified: "Verified") -> None:
     from rich.console import Console
 
     console = Console()
@@ -242,7 +249,7 @@ async def _dump(directory: Path, start: int, limit: int, topic: str, *, as_json:
                 typer.echo(f"bad from {piece.bad_from} to {piece.end}: {piece.bad}", err=True)
 
 
-def _record_line(data: bytes, head: RecordHead, *, as_json: bool) -> str:
+def _record_line(data: bytes, head: "RecordHead", *, as_json: bool) -> str:
     body, properties = head.body(data), decode_properties(head.properties(data))
     message_id = offset_message_id(head.store_host, head.physical_offset)
     if as_json:

@@ -1,15 +1,17 @@
 """``firearrow topic``: list, create, describe, update, delete. Works on Apache's clusters too."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.admin import Admin, TopicDescription, TopicSummary
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.topic_queues import grow_topic, route_topic, shrink_topic
 from firearrow.cli.tables import print_table, time_text
 from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin, TopicDescription, TopicSummary
 
 topic = typer.Typer(
     add_completion=False, help="List, create, describe, update and delete topics.", no_args_is_help=True
@@ -48,7 +50,7 @@ def list_topics(
 ) -> None:
     """List topics with their queues and permissions."""
 
-    async def ask(admin: Admin) -> list[TopicSummary]:
+    async def ask(admin: "Admin") -> list["TopicSummary"]:
         found = await admin.topics.list(cluster=cluster, broker=broker)
         return [each for each in found if everything or each.kind == "normal"]
 
@@ -63,7 +65,7 @@ def list_topics(
     )
 
 
-def _print_list(topics: list[TopicSummary]) -> None:
+def _print_list(topics: list["TopicSummary"]) -> None:
     rows = [
         (each.name, each.kind, len(each.brokers), each.read_queues, each.write_queues, _perms(each)) for each in topics
     ]
@@ -76,7 +78,9 @@ def describe_topic(
 ) -> None:
     """Show a topic on each broker, its queues with their offsets, and who consumes it."""
 
-    async def ask(admin: Admin) -> TopicDescription:
+    from firearrow.admin import TopicSummary
+
+    async def ask(admin: "Admin") -> "TopicDescription":
         return await admin.topics.describe(name)
 
     show(
@@ -90,7 +94,7 @@ def describe_topic(
     )
 
 
-def _print_description(found: TopicDescription) -> None:
+def _print_description(found: "TopicDescription") -> None:
     rows = [
         (each.broker, each.read_queues, each.write_queues, perm_text(each.perm), "yes" if each.order else "no")
         for each in found.brokers
@@ -190,7 +194,7 @@ def delete_topic(
 ) -> None:
     """Delete a topic with all its messages."""
 
-    async def look() -> TopicDescription:
+    async def look() -> "TopicDescription":
         async with admin_of(context, servers) as admin:
             return await admin.topics.describe(name)
 
@@ -229,11 +233,11 @@ def _attributes(context: typer.Context, given: list[str] | None) -> dict[str, st
     return found
 
 
-def _perms(summary: TopicSummary) -> str:
+def _perms(summary: "TopicSummary") -> str:
     return ", ".join(sorted({perm_text(each.perm) for each in summary.brokers}))
 
 
-def _summary(summary: TopicSummary) -> dict[str, object]:
+def _summary(summary: "TopicSummary") -> dict[str, object]:
     return {
         "topic": summary.name,
         "kind": summary.kind,
@@ -251,7 +255,7 @@ def _summary(summary: TopicSummary) -> dict[str, object]:
     }
 
 
-def _details(found: TopicDescription) -> dict[str, object]:
+def _details(found: "TopicDescription") -> dict[str, object]:
     return {
         "messages": found.messages,
         "queues": [

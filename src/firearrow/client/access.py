@@ -1,4 +1,4 @@
-"""How a client authenticates and encrypts: the keys of an account, and TLS.
+"""Authentication and encryption of a client: the keys of an account, and TLS.
 
 Java: ``AclClientRPCHook`` and ``SessionCredentials``; ``TlsSystemConfig``.
 """

@@ -15,7 +15,7 @@ from firearrow.runtime.network import Network, SystemNetwork
 from firearrow.runtime.process import home_directory, process_id
 
 LOCAL_OFFSETS: Final = ".rocketmq_offsets"
-"""Where Java's clients keep the offsets of broadcasting, below the user's own directory."""
+"""The directory of Java's clients for the offsets of broadcasting, below the user's own directory."""
 
 
 class WholeFiles(Protocol):
@@ -46,7 +46,7 @@ class Doors(NamedTuple):
     zone: tzinfo
     """The local time zone: unique keys count from the beginning of a local month."""
     offsets_disk: Callable[[], WholeFiles]
-    """Where broadcasting consumers keep their offsets."""
+    """Opens the files in which broadcasting consumers keep their offsets."""
 
     def at(self, ip: str) -> "Doors":
         """Return a copy with another address, if one is given."""

@@ -34,7 +34,7 @@ from firearrow.runtime.network import Address
 log: Final = logging.getLogger(__name__)
 
 SLOW_S: Final = 1.0
-"""How long a name server may be silent before a warning in the log."""
+"""Seconds that a name server may be silent before a warning in the log."""
 
 UNANSWERED = (ConnectionFailed, ConnectionLost, RequestTimedOut, Overloaded)
 """Errors after which another server may still answer."""

@@ -1,4 +1,4 @@
-"""Where a topic's queues are, and which address to write to or to read from. Pure: the asking is `instance`'s.
+"""Routes: the queues of a topic, and the addresses to write to or read from. Pure: `instance` asks for them.
 
 A ``Route`` is made of what a name server answers. Queues to write: of every broker that permits it and whose master is
 known, or exactly those of ``orderTopicConf`` for a topic of strict order, whether their broker is there or not (a send
@@ -46,13 +46,15 @@ BrokerAddresses = Mapping[str, Mapping[int, Address]]
 
 
 class Route(Struct, frozen=True):
-    """Where one topic is."""
+    """The queues of one topic, and the addresses of their brokers."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
     read_queues: tuple[MessageQueue, ...]
     brokers: BrokerAddresses
     is_strictly_ordered: bool = False
+    closed: frozenset[str] = frozenset()
+    """Brokers that do not permit reads of the topic."""
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
@@ -75,8 +77,9 @@ def read_route(topic: str, data: TopicRouteData) -> Route:
     }
     queues = sorted((q for q in data.queue_datas if q.broker_name), key=lambda q: q.broker_name or "")
     if data.order_topic_conf:
-        return Route(topic, _ordered(topic, data.order_topic_conf), _readable(topic, queues), brokers, True)
-    return Route(topic, _writable(topic, queues, brokers), _readable(topic, queues), brokers)
+        ordered = _ordered(topic, data.order_topic_conf)
+        return Route(topic, ordered, _readable(topic, queues), brokers, True, _closed(queues))
+    return Route(topic, _writable(topic, queues, brokers), _readable(topic, queues), brokers, closed=_closed(queues))
 
 
 def read_masters(data: ClusterInfo) -> list[Address]:
@@ -119,6 +122,10 @@ def _readable(topic: str, queues: list[QueueData]) -> tuple[MessageQueue, ...]:
         if data.perm & PERM_READ:
             found += _numbered(topic, data.broker_name or "", data.read_queue_nums)
     return tuple(found)
+
+
+def _closed(queues: list[QueueData]) -> frozenset[str]:
+    return frozenset(data.broker_name or "" for data in queues if not data.perm & PERM_READ)
 
 
 def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:

@@ -1,4 +1,4 @@
-"""How long to wait when a broker says so: at least as long as told, with jitter. Pure.
+"""The wait that a broker asks for: at least as long as told, with jitter. Pure.
 
 Apache's brokers do not say it; there the back-off of the caller counts.
 """

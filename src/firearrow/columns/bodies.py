@@ -24,7 +24,7 @@ Flags = npt.NDArray[np.int32]
 
 
 class Treatment(Struct, frozen=True):
-    """How bodies are treated."""
+    """The options for reading bodies."""
 
     check_crc: bool = False
     max_body_bytes: int | None = MAX_BODY_BYTES

@@ -1,4 +1,4 @@
-"""How an expression fails: it does not compile, it has no value for a message, or an evaluation takes too long."""
+"""The failures of an expression: it does not compile, has no value for a message, or its evaluation takes too long."""
 
 
 class BadExpression(ValueError):

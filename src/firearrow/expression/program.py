@@ -21,7 +21,7 @@ Run = Callable[[Properties], Value]
 
 
 class Verdict(Enum):
-    """What an expression says about a message. Only `TRUE` lets the message pass."""
+    """The verdict of an expression about a message. Only `TRUE` lets the message pass."""
 
     TRUE = "TRUE"
     FALSE = "FALSE"

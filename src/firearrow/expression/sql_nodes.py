@@ -32,7 +32,7 @@ _ORDERS: Final[dict[str, Callable[[int, int], bool]]] = {">": gt, ">=": ge, "<":
 
 
 class Kind(Enum):
-    """What Java's class of a part says."""
+    """The kind of a part of an expression, as Java's class of the part tells it."""
 
     CONSTANT = "constant"
     BOOLEAN_CONSTANT = "boolean constant"

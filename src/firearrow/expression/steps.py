@@ -1,4 +1,4 @@
-"""What an operation on a long text costs, in steps: the same for SQL92 and CEL, and the same on every machine. Pure."""
+"""The cost of an operation on a long text, in steps: the same for SQL92 and CEL, and on every machine. Pure."""
 
 from typing import Final
 

@@ -118,7 +118,7 @@ def _size(properties: Mapping[str, str]) -> int:
 
 
 class Original(Struct, frozen=True):
-    """Where the message lies that a copy was made of, and when it was stored there."""
+    """The offset and store time of the message that a copy was made of."""
 
     offset: int
     stored_ms: int

@@ -2,7 +2,9 @@
 
 One batch is in flight at a time, so that copies lie in the order of their messages whatever fails. A request that
 failed is repeated until it succeeds, with a growing back-off; only an error that no repetition mends ends the mirror. A
-batch whose answer was lost is sent again with the same identities: our brokers store it once, Apache's twice.
+topic or broker that permits no reads is waited for too, because its owner can permit them; a run that ends at the
+present end leaves the queue out. A batch whose answer was lost is sent again with the same identities: our
+brokers store it once, Apache's twice.
 """
 
 import asyncio
@@ -13,16 +15,26 @@ from contextlib import aclosing
 from typing import Final, TypeVar
 
 from firearrow.client import PulledBytes, PullStatus
+from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.client.consumer.pull_consumer import LARGE_BYTES, LARGE_MESSAGES, PullConsumer
 from firearrow.client.producer.encoded import BatchProducer
 from firearrow.client.trouble import Trouble
-from firearrow.errors import BadBody, FireArrowError, IllegalMessage, NotNow, RequestRefused
+from firearrow.errors import (
+    AccessDenied,
+    BadBody,
+    FireArrowError,
+    IllegalMessage,
+    NotNow,
+    RequestRefused,
+    SettingsError,
+)
 from firearrow.mirror.copies import Copy, Names, Parcel, copy_of, messages_of, original_of, parcels
 from firearrow.mirror.marks import QueueMark
 from firearrow.mirror.progress import Progress, QueueProgress
 from firearrow.mirror.target_tail import TargetTail
-from firearrow.model import StoredMessage
+from firearrow.model import MessageQueue, StoredMessage
 from firearrow.protocol.codes import ResponseCode
+from firearrow.record.decode import peek
 from firearrow.runtime.clock import Clock
 
 log: Final = logging.getLogger(__name__)
@@ -37,7 +49,7 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 EMPTY_PAUSE_S: Final = 0.05
 BACKWARD_S: Final = 60.0
-"""How long a source queue may seem to end before the mark: a slave may be behind its lost master for a while."""
+"""Seconds for which a source queue may seem to end before the mark: a slave may be behind its lost master."""
 _MENDED_LATER: Final = frozenset(
     {int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.SERVICE_NOT_AVAILABLE)}
     | {int(ResponseCode.GO_AWAY)}
@@ -45,7 +57,7 @@ _MENDED_LATER: Final = frozenset(
 
 
 class Manner:
-    """How a mirror copies, the same for all its queues."""
+    """The settings by which a mirror copies, the same for all its queues."""
 
     def __init__(self, names: Names, *, start: str, born_spread_ms: int, skips_damaged: bool) -> None:
         self.names: Final = names
@@ -59,7 +71,7 @@ class Ends:
 
     def __init__(
         self,
-        clients: tuple[PullConsumer, BatchProducer, PullConsumer],
+        clients: tuple[LogConsumer, BatchProducer, PullConsumer],
         clock: Clock,
         chance: random.Random,
         save: Callable[[], Awaitable[None]],
@@ -83,10 +95,12 @@ class Lane:
         self._tail = TargetTail(mark, manner.names.source, ends.reader)
         self._trouble = Trouble(log)
         self._backward_since: float | None = None
+        self._waits_for_permission = True
 
     async def run(self, *, once: bool) -> None:
-        """Copy until the present end, or for good."""
+        """Copy until the present end, or for good; raise ``QueueClosed`` before that end if reads are forbidden."""
         mark, state = self._mark, self._state
+        self._waits_for_permission = not once
         if mark.next is None:
             mark.next = await self._patiently(self._first_offset)
             mark.is_dirty = True
@@ -97,6 +111,7 @@ class Lane:
         state.progress_ms = self._ends.clock.now_ms()
         while True:
             pulled = await self._patiently(lambda: self._pull(0 if once else WAIT_MS))
+            await self._patiently(self._require_same_queue)
             end = pulled.max_offset if end is None else end
             before = mark.next
             await self._take(pulled)
@@ -108,10 +123,10 @@ class Lane:
                 await asyncio.sleep(EMPTY_PAUSE_S)  # some answers without messages come at once
 
     async def _first_offset(self) -> int:
-        bounds = (await self._ends.source.bounds(self._mark.source.topic)).get(self._mark.source)
-        if bounds is None:
+        held = (await self._ends.source.held_queues(self._mark.source.topic)).get(self._mark.source)
+        if held is None:
             return 0
-        return bounds.first if self._manner.start == FIRST else bounds.end
+        return held.bounds.first if self._manner.start == FIRST else held.bounds.end
 
     async def _pull(self, wait_ms: int) -> PulledBytes:
         assert self._mark.next is not None
@@ -147,6 +162,19 @@ class Lane:
             is_final=now - self._backward_since > BACKWARD_S,
         )
 
+    async def _require_same_queue(self) -> None:
+        """Raise unless the message before the mark is the one that was copied."""
+        last_ms, last_place = self._mark.last
+        if not last_ms or not self._mark.next:
+            return
+        source, place = self._mark.source, self._mark.next - 1
+        pulled = await self._ends.source.pull_bytes(source, place, max_messages=1, timeout_ms=TIMEOUT_MS)
+        if pulled.status is not PullStatus.FOUND or not pulled.body:
+            return  # retention has deleted it, or the queue ends before it, which `_check_end` tells
+        head = peek(pulled.body)
+        if head.queue_offset == place and (head.store_timestamp, head.physical_offset) != (last_ms, last_place):
+            raise made_anew(source, self._mark.next)
+
     async def _catch_up(self) -> None:
         """Copy a backlog, with several pulls in flight."""
         begin, end = self._mark.next or 0, self._state.end
@@ -172,9 +200,12 @@ class Lane:
             state.read += len(messages)
             if messages:
                 state.stored_ms = messages[-1].store_timestamp
+                self._mark.last = (messages[-1].store_timestamp, messages[-1].physical_offset)
         elif pulled.status is PullStatus.OFFSET_MOVED and pulled.next_offset > mark.next:
             state.missed += pulled.next_offset - mark.next
         if pulled.next_offset > mark.next:
+            if pulled.status is not PullStatus.FOUND:
+                mark.last = (0, 0)
             mark.next = pulled.next_offset
             mark.is_dirty = True
         state.next, state.end = mark.next, pulled.max_offset
@@ -257,9 +288,10 @@ class Lane:
         while True:
             try:
                 found = await work()
-            except FireArrowError as error:
+            except FireArrowError as failure:
+                error = self._named(failure)
                 if not is_mended_later(error):
-                    raise
+                    raise error from failure
                 self._state.retries += 1
                 self._state.is_waiting = True
                 queue, now = self._mark.source, asyncio.get_running_loop().time()
@@ -271,9 +303,40 @@ class Lane:
             await asyncio.sleep(pause_s * self._ends.chance.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
+    def _named(self, error: FireArrowError) -> FireArrowError:
+        """Return the error of a request with the queue's name and, if its owner can mend it, what to do."""
+        if not isinstance(error, RequestRefused) or is_mended_later(error):
+            return error
+        queue = self._mark.source
+        if error.code == ResponseCode.NO_PERMISSION and not isinstance(error, AccessDenied):
+            return QueueClosed(
+                f"the source says: {error.remark}; permit reads: firearrow topic update {queue.topic} --broker "
+                f"{queue.broker_name} --perm rw (or the broker's brokerPermission)",
+                is_waited_for=self._waits_for_permission,
+            )
+        where = f"queue {queue.broker_name}:{queue.queue_id} of {queue.topic!r}"
+        return type(error)(error.code, error.remark, asked=f"{error.asked} for {where}", address=error.address)
+
+
+def made_anew(queue: MessageQueue, next_offset: int) -> FireArrowError:
+    """Return the error for a source queue that is not the one that was copied."""
+    return SettingsError(
+        f"queue {queue.broker_name}:{queue.queue_id} of {queue.topic!r} was copied up to offset {next_offset}, but the "
+        "topic was made anew since, or its broker has lost its store: other messages stand there; to copy it anew, "
+        f"remove {queue.topic}.json from the --state directory"
+    )
+
 
 class TopicGone(FireArrowError):
     """The topic of a queue is no longer at the source. Ends the lane, not the mirror."""
+
+
+class QueueClosed(NotNow):
+    """The source permits no reads of a queue until its owner changes that."""
+
+    def __init__(self, text: str, *, is_waited_for: bool) -> None:
+        super().__init__(text)
+        self.retryable = is_waited_for
 
 
 class _Backward(NotNow):
@@ -287,5 +350,5 @@ class _Backward(NotNow):
 def is_mended_later(error: FireArrowError) -> bool:
     """Whether a request is worth repeating."""
     if isinstance(error, RequestRefused):
-        return error.code in _MENDED_LATER
+        return error.retryable or error.code in _MENDED_LATER
     return error.retryable

@@ -1,9 +1,10 @@
-"""How far a mirror is, durably: a directory with a file for each topic.
+"""The durable progress of a mirror: a directory with a file for each topic.
 
     lock            held while a mirror runs on the directory
     mirror.json     the names of the two clusters
     TOPIC.json      for each queue: its place at the target, where that queue ended before the first copy, the next
-                    source offset, the offset map and the loops
+                    source offset, the source message before it, the life of the source topic, the offset map and
+                    the loops
 
 A file is replaced whole. A mark is written after the target has acknowledged the copies before it, so a restart copies
 again what was acknowledged since the last save, and never leaves anything out.
@@ -41,11 +42,17 @@ class StoredMark(Struct, frozen=True):
     loops: list[Run] = []
     loops_stored_ms: int = 0
     floor: int | None = None
-    """Where the target queue ended before the first copy; None before that is known."""
+    """The end of the target queue before the first copy; None before it is known."""
+    last_ms: int = 0
+    """The store time of the source message before ``next``; 0 if it is not known."""
+    last_place: int = 0
+    """Its physical offset at the source."""
+    life: int = 0
+    """The life of the source topic on its broker (``TopicConfig``); 0 if it is not known."""
 
 
 class QueueMark:
-    """How far one queue is."""
+    """The progress of one queue."""
 
     def __init__(self, source: MessageQueue, target: MessageQueue, stored: StoredMark | None = None) -> None:
         self.source: Final = source
@@ -54,6 +61,9 @@ class QueueMark:
         self.map: Final = OffsetMap(() if stored is None else stored.runs)
         self.loops: Final = Loops() if stored is None else Loops(stored.loops, stored.loops_stored_ms)
         self.floor = None if stored is None else stored.floor
+        self.last = (0, 0) if stored is None else (stored.last_ms, stored.last_place)
+        """Store time and physical offset of the source message before ``next``; zeros if it is not known."""
+        self.life = 0 if stored is None else stored.life
         self.is_dirty = False
 
     def translate(self, offset: int, had: int) -> int:
@@ -72,6 +82,8 @@ class QueueMark:
             list(self.loops.runs),
             self.loops.stored_ms,
             self.floor,
+            *self.last,
+            self.life,
         )
 
 

@@ -16,13 +16,15 @@ from typing import Final, TypedDict
 from msgspec import Struct
 
 from firearrow.admin import Admin, BrokerMember
+from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.client.consumer.pull_consumer import PullConsumer
 from firearrow.client.producer.encoded import BatchProducer
 from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.mirror.copies import PATH_SEPARATOR, Names
 from firearrow.mirror.group_sync import GroupSync
-from firearrow.mirror.lane import FIRST, Ends, Lane, Manner, TopicGone, is_mended_later
+from firearrow.mirror.lane import FIRST, Ends, Lane, Manner, QueueClosed, TopicGone, is_mended_later
+from firearrow.mirror.left_out import LeftOut
 from firearrow.mirror.marks import Marks
 from firearrow.mirror.progress import Progress
 from firearrow.mirror.topics import TargetTopics, chosen
@@ -45,7 +47,7 @@ MAX_BYTES: Final = 1 << 30
 
 
 class Reach(TypedDict, total=False):
-    """How a cluster is reached: TLS and the keys of an account."""
+    """TLS settings and the keys of an account, for the connections to a cluster."""
 
     tls: ClientTls
     access_key: str
@@ -67,7 +69,7 @@ class Side(Struct, frozen=True):
 
 
 class Order(Struct, frozen=True):
-    """What a mirror is asked to do. Topics and groups are names, or patterns with ``*`` and ``?``."""
+    """The order to a mirror. Topics and groups are names, or patterns with ``*`` and ``?``."""
 
     source: Side
     target: Side
@@ -95,7 +97,10 @@ class Mirror:
         self.progress: Final = Progress("mirror")
 
     async def run(self, *, once: bool) -> None:
-        """Copy everything up to the present end, or for good. Ends with the first error that waiting does not mend."""
+        """Copy everything up to the present end, or for good. Ends with the first error that waiting does not mend.
+
+        Raise ``PartlyDone`` at the present end if queues were left out.
+        """
         self.progress.begin_ms = self._clock.now_ms()
         try:
             async with AsyncExitStack() as stack:
@@ -106,7 +111,7 @@ class Mirror:
                 stack.callback(self._marks.close)
                 self.progress.name = f"{names.source}->{names.target}"
                 ends = Ends(await self._clients(stack), self._clock, self._chance, self._marks.save)
-                await self._copy(_Work(source, target, ends, self._manner(names)), once=once)
+                await self._copy(_Work(source, target, ends, self._manner(names), LeftOut(self._say)), once=once)
         except* FireArrowError as failures:
             raise first_of(failures) from failures
         finally:
@@ -114,14 +119,16 @@ class Mirror:
 
     async def _copy(self, work: "_Work", *, once: bool) -> None:
         order = self._order
-        topics = TargetTopics(work.target, self._marks, order.target.cluster, self._say)
-        groups = GroupSync(work.source, work.target, self._marks, order.groups, order.target.cluster)
+        cluster = order.target.cluster
+        topics = TargetTopics(work.ends.source, work.target, self._marks, cluster, work.left_out, self._say)
+        groups = GroupSync(work.source, work.target, self._marks, order.groups, cluster)
         try:
             if once:
                 async with asyncio.TaskGroup() as tasks:
                     await self._look(tasks, work, topics, once=True)
                 await self._marks.save()
                 await self._translate(groups, tells=True)
+                work.left_out.require_none()
                 return
             async with asyncio.TaskGroup() as tasks:
                 await self._look(tasks, work, topics, once=False)
@@ -136,9 +143,9 @@ class Mirror:
         order = self._order
         return Manner(names, start=order.start, born_spread_ms=order.born_spread_ms, skips_damaged=order.skips_damaged)
 
-    async def _clients(self, stack: AsyncExitStack) -> tuple[PullConsumer, BatchProducer, PullConsumer]:
+    async def _clients(self, stack: AsyncExitStack) -> tuple[LogConsumer, BatchProducer, PullConsumer]:
         source, target = self._order.source, self._order.target
-        consumer: PullConsumer = PullConsumer(source.name_servers, group=TOOLS_CONSUMER_GROUP, **source.reach)
+        consumer = LogConsumer(source.name_servers, group=TOOLS_CONSUMER_GROUP, **source.reach)
         producer = BatchProducer(
             target.name_servers,
             group=PRODUCER_GROUP,
@@ -180,16 +187,20 @@ class Mirror:
                 if mark.source not in self._lanes:
                     lane = Lane(mark, work.manner, work.ends, self.progress)
                     self._lanes[mark.source] = lane
-                    tasks.create_task(self._run_lane(mark.source, lane, once=once), name=str(mark.source))
+                    tasks.create_task(
+                        self._run_lane(mark.source, lane, work.left_out, once=once), name=str(mark.source)
+                    )
         await self._marks.save()
 
-    async def _run_lane(self, queue: MessageQueue, lane: Lane, *, once: bool) -> None:
+    async def _run_lane(self, queue: MessageQueue, lane: Lane, left_out: LeftOut, *, once: bool) -> None:
         """Copy a queue until its topic is deleted; the next look begins anew if the topic is there again."""
         try:
             await lane.run(once=once)
+        except QueueClosed as closed:
+            left_out.note(queue, str(closed))
         except TopicGone as gone:
             del self._lanes[queue], self.progress.queues[queue]
-            self._say(f"queue {queue.broker_name}:{queue.queue_id} of {queue.topic} is copied no longer: {gone}")
+            left_out.note(queue, f"{gone}; if the topic was deleted for good, nothing is to be done")
 
     async def _look_on(self, tasks: asyncio.TaskGroup, work: "_Work", topics: TargetTopics) -> None:
         while True:
@@ -199,17 +210,17 @@ class Mirror:
             except FireArrowError as error:
                 self._waits("new topics and queues wait", error)
 
-    async def _ends_on(self, source: PullConsumer) -> None:
+    async def _ends_on(self, source: LogConsumer) -> None:
         """Look how many messages wait in queues whose lanes cannot go on."""
         while True:
             await asyncio.sleep(ENDS_S)
             waiting = [state for state in self.progress.queues.values() if state.is_waiting]
             for topic in dict.fromkeys(state.queue.topic for state in waiting):
                 with suppress(FireArrowError):  # the source may be what the lane waits for
-                    bounds = await source.bounds(topic)
+                    held = await source.held_queues(topic)
                     for state in waiting:
-                        if state.queue in bounds:
-                            state.end = max(state.end, bounds[state.queue].end)
+                        if state.queue in held:
+                            state.end = max(state.end, held[state.queue].bounds.end)
 
     async def _save_on(self) -> None:
         while True:
@@ -244,12 +255,13 @@ class Mirror:
 
 
 class _Work(Struct, frozen=True):
-    """What the tasks of a running mirror share."""
+    """The objects that the tasks of a running mirror share."""
 
     source: Admin
     target: Admin
     ends: Ends
     manner: Manner
+    left_out: LeftOut
 
 
 def _name(side: Side, members: Iterable[BrokerMember], option: str) -> str:

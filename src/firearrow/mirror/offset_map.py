@@ -1,4 +1,4 @@
-"""Which target offset belongs to a source offset of one queue. Pure.
+"""The target offsets that belong to the source offsets of one queue. Pure.
 
 Copies that lie one after the other on both sides are one *run*: source, target, count. A queue that only its mirror
 writes to is a single run, however many messages it has. What lies at the target between runs is a *gap*: messages that

@@ -1,4 +1,4 @@
-"""Which queue of the target a queue of the source is copied to. Pure.
+"""The choice of the target queue that a source queue is copied to. Pure.
 
 Queue i goes to queue i of the broker with the same name, or of a broker that is chosen once. If the target has fewer
 brokers than the source, the queues of several source brokers share one: the first broker keeps its numbers, those of

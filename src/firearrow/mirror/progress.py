@@ -1,4 +1,4 @@
-"""How far a mirror is: counts and lag of every queue, for people and for metrics. Pure."""
+"""The progress of a mirror: counts and lag of every queue, for people and for metrics. Pure."""
 
 from collections.abc import Iterator
 
@@ -9,15 +9,15 @@ from firearrow.telemetry.metrics import Family, Kind
 
 
 class QueueProgress(Struct):
-    """What a mirror knows of one source queue."""
+    """The progress of a mirror in one source queue."""
 
     queue: MessageQueue
     next: int = 0
     end: int = 0
     stored_ms: int = 0
-    """When the first message that waits was stored at the source, or the last copied one; 0 before the first."""
+    """The source's store time of the first waiting message, or of the last copied one; 0 before the first."""
     progress_ms: int = 0
-    """When a message was last copied, or the queue was found without new ones."""
+    """The time at which a message was last copied, or the queue was found without new ones."""
     is_waiting: bool = False
     """Whether a request has failed and is repeated."""
     read: int = 0
@@ -47,7 +47,7 @@ class Progress:
         self.queues: dict[MessageQueue, QueueProgress] = {}
         self.is_active = True
         self.begin_ms = 0
-        """When the mirror began."""
+        """The time at which the mirror began."""
         self.groups = 0
         """Groups whose offsets were translated at the last synchronisation."""
 
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def progress_ms(self) -> int:
-        """When the queue that is behind all others last made progress."""
+        """The time of the last progress of the queue that is behind all others."""
         return min((queue.progress_ms for queue in list(self.queues.values())), default=self.begin_ms)
 
     def total(self, field: str) -> int:

@@ -3,12 +3,20 @@
 A replica is a broker of the group; its id is its ``brokerId``, 1 or more, whatever its part at the moment.
 """
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firearrow.model.epochs import LARGEST_EPOCH
+
+LARGEST_REPLICA: Final = (1 << 31) - 1
+LARGEST_NUMBER: Final = (1 << 63) - 1
+"""Numbers of states and directories have eight bytes, with a sign."""
+
 
 class GroupState(Struct, frozen=True):
-    """Who leads a group, and which replicas have everything that was acknowledged.
+    """The master of a group, and the replicas that have everything that was acknowledged.
 
     Every change has the next ``iss_seq``, so two states of a group with the same ``iss_seq`` are the same state.
     """
@@ -22,13 +30,27 @@ class GroupState(Struct, frozen=True):
     iss_seq: int
     """The number of this state."""
     min_iss: int
-    """How many replicas must be in sync for a message to be taken."""
+    """The number of replicas that must be in sync for a message to be taken."""
     by_name: bool = False
     """Whether an operator chose the master against the rules."""
     named: int = 0
     """The last epoch whose master an operator chose against the rules; 0 for none."""
     directories: tuple[tuple[int, int], ...] = ()
     """The replicas with the numbers of their directories, in ascending order."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every number is one that files and wire can hold, and the in-sync set is in order."""
+        epochs, replicas = (self.epoch, self.named), (*self.iss, *(replica for replica, _ in self.directories))
+        return (
+            all(0 <= epoch <= LARGEST_EPOCH for epoch in epochs)
+            and all(0 < replica <= LARGEST_REPLICA for replica in replicas)
+            and 0 <= self.master <= LARGEST_REPLICA
+            and self.iss == tuple(sorted(set(self.iss)))
+            and 0 <= self.iss_seq <= LARGEST_NUMBER
+            and 0 <= self.min_iss <= LARGEST_REPLICA
+            and all(0 <= directory <= LARGEST_NUMBER for _, directory in self.directories)
+        )
 
     def directory_of(self, replica: int) -> int:
         """Return the number of the directory that a replica has in this group; 0 where it is not known."""
@@ -40,7 +62,7 @@ class GroupState(Struct, frozen=True):
 
 
 class Promised(Struct, frozen=True):
-    """What a replica has on disk before it answers anything in an epoch: it obeys no lower epoch any more.
+    """The promise that a replica writes to disk before it answers in an epoch: it obeys no lower epoch any more.
 
     ``master`` belongs to it: were a coordinator restored from a backup, an epoch could have a second master.
     """

@@ -16,7 +16,7 @@ from firearrow.model.delays import timer_properties, without_delay
 from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
 
 Body = bytes | bytearray | memoryview
-"""What a body is made of; a message keeps it as bytes."""
+"""The types that a body may have; a message keeps it as bytes."""
 
 
 class Host(Struct, frozen=True, order=True, gc=False):
@@ -70,7 +70,7 @@ class _Checked(StructMeta):
 
 
 class Message(Struct, frozen=True, metaclass=_Checked):
-    """What an application sends: a body for a topic, with properties.
+    """A message that an application sends: a body for a topic, with properties.
 
     ``tag``, ``keys``, ``delay_level``, ``delay``, ``deliver_at`` and ``sharding_key`` are stored as properties, unless
     they are empty. ``keys`` are words by which the message can be looked up: one text, or several. A value of the wrong
@@ -116,7 +116,7 @@ class Message(Struct, frozen=True, metaclass=_Checked):
         sharding_key: str = "",
         properties: Mapping[str, str] | None = None,
     ) -> "Message":
-        """The same as ``Message(topic, body, ...)``."""
+        """Return ``Message(topic, body, ...)``."""
         return cls(
             topic,
             body,

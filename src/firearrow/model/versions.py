@@ -46,7 +46,7 @@ def version_name(number: int) -> str:
 
 
 CURRENT_VERSION: Final = version_number("5.5.0")
-"""What this package says of itself: the behaviour it agrees with."""
+"""The version that this package reports: that of Apache's servers whose behaviour it has."""
 
 
 class LanguageCode(enum.IntEnum):

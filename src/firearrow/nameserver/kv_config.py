@@ -17,7 +17,7 @@ ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 """The namespace of strictly ordered topics: topic to ``broker-a:4;broker-b:4``."""
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""How long the file may become; a text that would make it longer is refused."""
+"""The largest size of the file; a text that would make it larger is refused."""
 
 
 class _File(Body, frozen=True, kw_only=True):

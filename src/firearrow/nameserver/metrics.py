@@ -14,7 +14,7 @@ STARTING: Final = "the name server starts"
 
 
 class NameServerMetrics:
-    """What a name server shows to operators."""
+    """Metrics and readiness of a name server."""
 
     def __init__(self, config: OperationConfig, routes: Routes, server: Server) -> None:
         self.registry = Registry((*config.labels, ("node_type", "nameserver")))

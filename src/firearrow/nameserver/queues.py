@@ -1,4 +1,4 @@
-"""Which broker names hold queues of which topics: the table behind every route.
+"""The broker names that hold queues of each topic: the table behind every route.
 
 Two indexes over the same facts, so that no request walks over all topics:
 

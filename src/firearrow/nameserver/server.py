@@ -31,6 +31,7 @@ from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig, OperationPort
 from firearrow.remoting.server import Server
+from firearrow.remoting.turns import Turns
 from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.clock import Clock, SystemClock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
@@ -70,7 +71,10 @@ class NameServer:
         access: AccessConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``clock`` says when events of the audit log happened: the machine's, if it is not given."""
+        """``clock`` says when events of the audit log happened, and what CPU requests take.
+
+        If it is not given, the machine's clock says the first and the loop's time the second.
+        """
         self._base = config
         self._routes = Routes(config)
         self._texts: Stored[KvConfig] = Stored(
@@ -99,6 +103,7 @@ class NameServer:
         self._disk = disk
         self._access = access or AccessConfig()
         self._clock = clock or SystemClock()
+        self._cpu_ns = None if clock is None else clock.cpu_ns
         outgoing = TlsNetwork(network, self._certificates)
         self._caller = Caller(outgoing, sign=inner_signer(self._access, self._clock, SystemRandom()))
         self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
@@ -145,6 +150,7 @@ class NameServer:
             tls=self._certificates.server,
             tls_mode=self._tls_mode,
             on_disconnect=self._disconnected,
+            turns=Turns(self._cpu_ns),
         )
         self._certificates.on_change.append(lambda: server.renew(self._certificates.server))
         metrics = NameServerMetrics(self._operation, self._routes, server)

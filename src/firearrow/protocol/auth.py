@@ -23,7 +23,6 @@ and of bytes in the body, names and values with their lengths, and the body.
 import base64
 import hmac
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import count
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -65,13 +64,20 @@ def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
 
 def content(fields: Mapping[str, str], body: bytes) -> bytes:
     """Return the bytes that are signed. Half of a surrogate pair is signed as a question mark, as in Java."""
-    return "".join(map(fields.__getitem__, _signed(tuple(fields)))).encode(errors="replace") + body
+    return "".join(map(fields.__getitem__, _signed(fields))).encode(errors="replace") + body
 
 
-@lru_cache(maxsize=1024)
-def _signed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of signed fields in the order of their values: by UTF-16 code units, as Java compares strings."""
-    return tuple(sorted((name for name in names if name != SIGNATURE), key=_java_order))
+def _signed(fields: Mapping[str, str]) -> list[str]:
+    """The names of signed fields in the order of their values: by UTF-16 code units, as Java compares strings.
+
+    Not cached: the names are what a peer sent whose signature is not checked yet.
+    """
+    names = sorted(fields)
+    if not "".join(names).isascii():  # the order of ASCII texts is the same by code points and by UTF-16 code units
+        names.sort(key=_java_order)
+    if SIGNATURE in fields:
+        names.remove(SIGNATURE)
+    return names
 
 
 def _java_order(name: str) -> bytes:
@@ -89,14 +95,14 @@ def signing_fields(fields: Mapping[str, str], body: bytes, credentials: Credenti
 
 def sign_fresh(code: int, fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """Return the signature by HMAC-SHA256 over a request code, header fields and a body."""
-    names = _signed(tuple(fields))
+    names = _signed(fields)
     named = "".join(f"{len(name)}:{name}{len(fields[name])}:{fields[name]}" for name in names)
     signed = f"{code}:{len(names)}:{len(body)}:{named}".encode(errors="replace") + body
     return base64.b64encode(hmac.digest(secret_key.encode(), signed, "sha256")).decode()
 
 
 class Stamp(NamedTuple):
-    """When a request was signed, by which sender, and its number there."""
+    """The time at which a request was signed, its sender, and the sender's number for it."""
 
     time_ms: int
     sender: str

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The kind of a request."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -190,11 +190,11 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended.
+    """The outcome of a request.
 
     4.9 brokers use 209, 210 and 211 for UPDATE_AND_CREATE_ACL_CONFIG_FAILED, DELETE_ACL_CONFIG_FAILED and
-    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED; the names here are those of 5.x. The negative codes are what a
-    broker reports about its own calls to other brokers.
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED; the names here are those of 5.x. With the negative codes a
+    broker reports on its own calls to other brokers.
     """
 
     RPC_TIME_OUT = -1006

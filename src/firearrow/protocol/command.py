@@ -5,6 +5,9 @@ request that its code and fields stand for. ``request`` is None when the code ha
 command is an answer.
 
 Flag bits: 1 the command is an answer, 2 the request is one-way and gets no answer.
+
+Anybody who reaches a port can send headers, so what a header costs is bounded before anything in it is believed: it has
+at most `FIELDS_MAX` fields, and no decoder runs a loop in Python over more.
 """
 
 from collections.abc import Callable
@@ -20,13 +23,16 @@ from firearrow.protocol.conversation import Int32
 ANSWER_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
 
+FIELDS_MAX: Final = 256
+"""The most fields of a header. The widest request of a stock client has fewer than 40."""
+
 OUR_LANGUAGE: Final = LanguageCode.PYTHON
 """Stock clients only display the language, so the true one does no harm."""
 OUR_VERSION: Final = CURRENT_VERSION
 
 
 class Encoding(IntEnum):
-    """How a header is written: the byte that precedes its length."""
+    """The encoding of a header: the byte that precedes its length."""
 
     JSON = 0
     COMPACT = 1
@@ -60,6 +66,12 @@ class Heading(msgspec.Struct, Generic[F], gc=False):
         return bool(self.flag & ONEWAY_FLAG)
 
 
+class LenientHeading(Heading[F], Generic[F], gc=False):
+    """A heading that the lenient decoder has read, with all fields as text: they are not parsed again."""
+
+    texts: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class BadFields(BadHeader):
     """A header whose heading can be read and whose fields are not those of its code.
 
@@ -69,3 +81,9 @@ class BadFields(BadHeader):
     def __init__(self, heading: "Heading[object]", reason: str) -> None:
         self.heading = heading
         super().__init__(reason)
+
+
+def too_many_fields(heading: "Heading[Any]") -> BadFields:
+    """Return the error for a header with more than `FIELDS_MAX` fields, whose request is dropped."""
+    heading.request = None
+    return BadFields(heading, f"the header has more than {FIELDS_MAX} fields")

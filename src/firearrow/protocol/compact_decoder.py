@@ -3,7 +3,8 @@
 *By shape.* Requests of one client have different values of mostly equal sizes, so two headers of equal size mostly have
 their keys and values at the same positions. A shape holds a mask, the bytes that keys and sizes must have under the
 mask, and one ``struct`` that cuts out all values. Two operations in C replace a loop over the fields. A shape is
-learned when headers of one size keep coming; the number of shapes and the size of their headers are limited.
+learned when headers of one size keep coming from peers that have proved who they are, where a server asks for that;
+the number of shapes, their fields and the size of their headers are limited.
 
 *By steps.* Java always writes the fields of its hot headers in one order. A generated function expects the fields in
 the order of their declaration, with values under 256 bytes: for each field it compares the key and the first three
@@ -28,6 +29,10 @@ from firearrow.protocol.layout import FieldLayout, from_text, layout
 F = TypeVar("F", bound=Fields)
 
 SHAPES_MAX: Final = 128
+"""The most shapes for one struct."""
+ALL_SHAPES_MAX: Final = 2048
+"""The most shapes for all structs: about 8 KiB each."""
+SHAPE_FIELDS_MAX: Final = 64
 SHAPE_SIZE_MAX: Final = 1024
 SIGHTINGS_TO_LEARN: Final = 4
 BUILDERS_MAX: Final = 16
@@ -49,8 +54,8 @@ class CompactDecoder(Generic[F]):
         heading.request = self.decode_fields(heading, header, at)
         return heading
 
-    def decode_fields(self, heading: Heading[Any], header: bytes, at: int) -> F:
-        """Decode the fields of a header whose heading has been read."""
+    def decode_fields(self, heading: Heading[Any], header: bytes, at: int, learns: bool = True) -> F:
+        """Decode the fields of a header whose heading has been read; with ``learns`` its shape may be learned."""
         try:
             shape = self._shapes.by_size.get(len(header) - at)
             if shape is not None and int.from_bytes(header[at:], "little") & shape.mask == shape.expected:
@@ -62,7 +67,8 @@ class CompactDecoder(Generic[F]):
             fields = None
         if fields is None:
             fields = self._patiently(heading, header, at)
-        self._shapes.see(header, at)
+        if learns:
+            self._shapes.see(header, at)
         return fields
 
     def _patiently(self, heading: Heading[Any], header: bytes, at: int) -> F:
@@ -81,6 +87,10 @@ class _Shape(NamedTuple):
     build: Callable[..., Any]
 
 
+_LEARNED: Final[list[dict[int, _Shape]]] = []
+"""The shapes of all structs."""
+
+
 class Shapes(Generic[F]):
     """The learned shapes of headers with one type of fields, by the size of the fields in bytes."""
 
@@ -88,6 +98,7 @@ class Shapes(Generic[F]):
         self._fields = fields
         self._places = {field.wire_name.encode(): place for place, field in enumerate(layout(fields))}
         self.by_size: dict[int, _Shape] = {}
+        _LEARNED.append(self.by_size)
         self._sightings: dict[int, int] = {}
         self._builders: dict[tuple[int, ...], Callable[..., Any]] = {}
 
@@ -103,12 +114,17 @@ class Shapes(Generic[F]):
         if shape is not None:
             if len(self.by_size) >= SHAPES_MAX:
                 self.by_size.clear()
+            if sum(map(len, _LEARNED)) >= ALL_SHAPES_MAX:
+                for shapes in _LEARNED:
+                    shapes.clear()
             self.by_size[size] = shape
 
     def _learn(self, header: bytes, at: int) -> _Shape | None:
         form, mask, places = ">", bytearray(), []
-        for key, structure_size, value_size in _entries(header, at):
+        for number, (key, structure_size, value_size) in enumerate(_entries(header, at)):
             place = self._places.get(key)
+            if number == SHAPE_FIELDS_MAX:
+                return None
             # An empty value counts as absent, and the last of equal keys wins: shapes do not handle either.
             if not value_size or place in places:
                 return None

@@ -37,7 +37,7 @@ import msgspec
 
 from firearrow.errors import BadHeader, BrokenInvariant, Overloaded, ProtocolError
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, Encoding, Heading
+from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, Encoding, Heading, LenientHeading
 from firearrow.protocol.conversation import Empty, Fields, Request
 from firearrow.protocol.frame import PREFIX_SIZE, Frame, FrameLimits, FrameSplitter
 from firearrow.protocol.header_json import REFUSALS
@@ -95,6 +95,8 @@ class RequestArrived(msgspec.Struct, gc=False):
     @property
     def ext_fields(self) -> dict[str, str]:
         """All header fields as text, unknown ones included: for signatures and for forwarding."""
+        if isinstance(self.heading, LenientHeading):
+            return self.heading.texts.copy()
         return ext_fields(self.encoding, self.header)
 
 
@@ -126,7 +128,7 @@ class AnswerArrived(msgspec.Struct):
     body: bytes
     fault: BadHeader | None = None
     retry_after_ms: int | None = None
-    """How long to wait before asking again, if the peer refuses and says so."""
+    """The wait before the next attempt, if the peer refuses and names one."""
 
     @property
     def code(self) -> int:
@@ -151,7 +153,8 @@ Event = RequestArrived | SendsArrived | RequestDeclined | AnswerArrived | Stream
 class Connection:
     """See the module's theory. Our requests use ``encoding``; answers use the encoding of the peer's request.
 
-    With ``shapes`` sends of one shape arrive as one event (`sends`).
+    With ``shapes`` sends of one shape arrive as one event (`sends`). While ``learns`` is False no shape of a header is
+    kept: a server that asks who its peers are sets it when the peer has proved that.
     """
 
     def __init__(
@@ -162,6 +165,7 @@ class Connection:
         encoding: Encoding = Encoding.JSON,
         outstanding_max: int = OUTSTANDING_MAX,
         shapes: SendShapes | None = None,
+        learns: bool = True,
     ) -> None:
         self._decode_request = (requests or catalogue()).decode_request
         limits = limits or FrameLimits()
@@ -169,6 +173,7 @@ class Connection:
         self.kept = 0
         """Bytes held for a frame that is not complete yet."""
         self._sends = None if shapes is None else SendReader(shapes)
+        self.learns = learns
         # A read up to this size holds no frame that is above a limit, so `SendReader` need not check.
         self._whole_below = min(limits.frame_max, limits.header_max)
         self._encoding = encoding
@@ -178,14 +183,13 @@ class Connection:
         self._next_opaque = 0
         self.to_send: list[Buffer] = []
         """The bytes to write next, in order."""
-        self.is_ended = False
-        self._is_closed = False
+        self.is_ended = self._is_closed = False
         self.late_answers = 0
         self._likely: type[Fields] = Empty
 
     @property
     def outstanding(self) -> int:
-        """How many requests of ours wait for an answer."""
+        """The number of our requests that wait for an answer."""
         return len(self._outstanding)
 
     # Receiving
@@ -198,6 +202,7 @@ class Connection:
         splitter = self._splitter
         if (
             self._sends is not None
+            and self.learns
             and data.startswith(BEGINNINGS, PREFIX_SIZE)
             and len(data) >= WORTH_IT * int.from_bytes(data[:4])
             and not self.kept
@@ -212,7 +217,7 @@ class Connection:
         return events
 
     def one_by_one(self, sends: SendsArrived) -> list[Event]:
-        """The same sends as a `RequestArrived` for each."""
+        """Return a `RequestArrived` for each of these sends."""
         events: list[Event] = []
         self._understand_all(FrameSplitter().feed(sends.data), events)
         return events
@@ -222,13 +227,15 @@ class Connection:
         for encoding, header, body in frames:
             try:
                 # With calls in flight the next frame is most likely an answer; without, it is a request.
-                heading = None if self._outstanding else self._decode_request(encoding, header)
+                heading = None if self._outstanding else self._decode_request(encoding, header, self.learns)
                 if heading is not None and heading.request is not None:
                     events.append(RequestArrived(heading, body, encoding, header))
                     continue
-                event = self._understand(encoding, header, body)
+                event = (
+                    self._drop_or_decline(encoding, heading) if heading else self._understand(encoding, header, body)
+                )
             except BadFields as error:
-                event = self._decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
+                event = self._drop_or_decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
             except BadHeader as error:
                 events.append(self._break(error))
                 return
@@ -243,13 +250,10 @@ class Connection:
             heading, rest = read_heading(encoding, header)
             if heading.flag & ANSWER_FLAG:
                 return self._answered(encoding, header, heading, rest, body)
-        heading = self._decode_request(encoding, header)
+        heading = self._decode_request(encoding, header, self.learns)
         if heading.request is not None:
             return RequestArrived(heading, body, encoding, header)
-        if heading.flag & ANSWER_FLAG:
-            self.late_answers += 1
-            return None
-        return self._decline(encoding, heading, unsupported(heading.code))
+        return self._drop_or_decline(encoding, heading)
 
     def _answered_as_before(self, header: bytes, body: bytes) -> AnswerArrived | None:
         """The answer in a header if its type is that of the last answer: one pass instead of two; else None."""
@@ -288,10 +292,14 @@ class Connection:
         self._likely = kind
         return AnswerArrived(asked, heading, answer, body, retry_after_ms=after)
 
-    def _decline(self, encoding: int, heading: Heading[Any], refusal: Refused) -> RequestDeclined | None:
+    def _drop_or_decline(
+        self, encoding: int, heading: Heading[Any], refusal: Refused | None = None
+    ) -> RequestDeclined | None:
+        """Drop an answer that nobody waits for; decline a request, as one of an unknown code without a refusal."""
         if heading.flag & ANSWER_FLAG:
             self.late_answers += 1
             return None
+        refusal = refusal or unsupported(heading.code)
         if not heading.flag & ONEWAY_FLAG:
             self.to_send.append(encode_answer(encoding, heading.opaque, code=refusal.code, remark=refusal.remark))
         return RequestDeclined(heading, refusal)

@@ -43,7 +43,7 @@ _STRANGERS: Final = {
 
 
 class FrameLimits(msgspec.Struct, frozen=True):
-    """How large a peer's frames may be. The defaults accept whatever Apache accepts."""
+    """The largest sizes of a peer's frames. The defaults accept whatever Apache accepts."""
 
     frame_max: int = FRAME_MAX
     header_max: int = FRAME_MAX

@@ -24,7 +24,7 @@ MOST_EPOCHS: Final = 1 << 20
 
 
 class Hello(NamedTuple):
-    """What a slave says first."""
+    """The first words of a slave."""
 
     replica: int
     epoch: int
@@ -32,7 +32,7 @@ class Hello(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """What its master answers."""
+    """The master's answer to `Hello`."""
 
     epoch: int
     end: int

@@ -9,11 +9,27 @@ All numbers are big-endian and signed. A span never crosses a log file, and may 
 with size 0 is a heartbeat. The first report asks for a start: 0 for the beginning of the master's newest log file, any
 other offset for itself. `FROM_FIRST_BYTE` asks for the first byte that the master has: a master of ours begins there,
 Apache's ignores the report and waits for another one. Java: ``DefaultHAConnection``, ``DefaultHAClient``.
+
+Before a slave of ours copies a master of ours, the two compare their logs: a slave may have other records than its
+master, whatever the two lengths are. It begins with `FROM_FIRST_BYTE`, and the master answers that it can compare::
+
+    slave to master    report FROM_FIRST_BYTE
+    master to slave    heartbeat ASKS, heartbeat: the first offset of the master's log
+    slave to master    six numbers of 8 bytes: CLAIM and a `Claim`
+    master to slave    heartbeat: a `Verdict`
+    slave to master    its first report
+
+A slave that hears nothing, as from Apache's master, goes on as Apache's slaves do. A master of ours that is older than
+the comparison sends its log at once; the slave connects again and goes on without. Slaves of ours that are older take
+the first two heartbeats for ordinary ones.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from firearrow.errors import BadFrame
 
@@ -24,6 +40,9 @@ HEADER: Final = struct.Struct(">qi")
 FROM_FIRST_BYTE: Final = -1
 LARGEST_SPAN: Final = 1 << 30
 """The largest span that is accepted; Apache's masters send ``haTransferBatchSize`` bytes, by default 32 KiB."""
+CLAIM: Final = -2
+ASKS: Final = int.from_bytes(b"compare?")
+_NUMBERS: Final = struct.Struct(">6q")
 
 
 class Span(NamedTuple):
@@ -124,3 +143,60 @@ class Spans:
         self._head, self._offset, self._left = b"", offset, size
         if not size:
             found.append(Span(offset, b""))
+
+
+class Verdict(IntEnum):
+    """The master's answer to a claim."""
+
+    AGREES = int.from_bytes(b"it agree")
+    DIFFERS = int.from_bytes(b"it diffe")
+    LONGER = int.from_bytes(b"it is lo")
+    DELETED = int.from_bytes(b"it is de")
+
+
+class Claim(Struct, frozen=True):
+    """The log of a slave: its end, and a digest of parts of it."""
+
+    identity: int
+    """A number that no other slave has; a slave keeps it, whatever its connection and address."""
+    first: int
+    """The first offset that both logs have."""
+    start: int
+    """The begin of the last part, which goes up to ``end``; earlier parts follow from ``first`` and ``start``."""
+    end: int
+    """The end of the slave's log."""
+    digest: int
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """Return the bytes of a claim."""
+    return _NUMBERS.pack(CLAIM, claim.identity, claim.first, claim.start, claim.end, claim.digest)
+
+
+class Opening(Struct, frozen=True):
+    """The meaning of the first bytes of a slave."""
+
+    asks: bool = False
+    """Whether the slave can compare, or is an older one of ours that is empty."""
+    is_plain: bool = False
+    """Whether reports follow without a comparison."""
+    skips: bool = False
+    """Whether the slave asked, has a log, and went on without a comparison."""
+    claim: Claim | None = None
+
+
+def decode_opening(data: bytes) -> Opening:
+    """Return what a slave has said so far."""
+    words = [number for (number,) in REPORT.iter_unpack(data[: len(data) - len(data) % REPORT.size])]
+    if not words:
+        return Opening()
+    if words[0] != FROM_FIRST_BYTE:
+        return Opening(is_plain=True)
+    if len(words) == 1:
+        return Opening(asks=True)
+    if words[1] != CLAIM:
+        return Opening(asks=True, is_plain=True, skips=words[1] > 0)
+    if len(data) < REPORT.size + _NUMBERS.size:
+        return Opening(asks=True)
+    _, identity, first, start, end, digest = _NUMBERS.unpack_from(data, REPORT.size)
+    return Opening(asks=True, claim=Claim(identity, first, start, end, digest))

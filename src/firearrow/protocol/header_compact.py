@@ -22,7 +22,16 @@ from typing import Any, Final, TypeVar
 from firearrow.errors import BadHeader
 from firearrow.model.versions import LanguageCode
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
+from firearrow.protocol.command import (
+    FIELDS_MAX,
+    OUR_LANGUAGE,
+    OUR_VERSION,
+    BadFields,
+    Encoding,
+    HeaderEncoder,
+    Heading,
+    too_many_fields,
+)
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix
 from firearrow.protocol.layout import FieldLayout, ordered
@@ -32,6 +41,8 @@ F = TypeVar("F", bound=Fields)
 _FIXED: Final = struct.Struct(">hbhiii")
 VALUE_SIZE: Final = struct.Struct(">i")
 KEY_SIZE: Final = struct.Struct(">h")
+_KEY_BYTES: Final = KEY_SIZE.size
+_VALUE_BYTES: Final = VALUE_SIZE.size
 _LANGUAGES: Final = {code.value: code.name for code in LanguageCode}
 _LEAST: Final = _FIXED.size + VALUE_SIZE.size
 
@@ -62,23 +73,26 @@ def read_heading(header: bytes) -> tuple[Heading[Any], int]:
 def read_fields(heading: Heading[Any], header: bytes, at: int) -> dict[str, str]:
     """Read the fields as text. As in Java the last of several equal keys wins and an empty value counts as absent."""
     ext: dict[str, str] = {}
-    end = len(header)
-    while at < end:
-        key, at = _take(heading, header, at, KEY_SIZE)
-        value, at = _take(heading, header, at, VALUE_SIZE)
-        ext[key] = value
+    end, left = len(header), FIELDS_MAX
+    key_size, value_size = KEY_SIZE.unpack_from, VALUE_SIZE.unpack_from
+    try:
+        while at < end:
+            # No calls of our own in this loop: it is the slowest thing that a peer without keys reaches.
+            (size,) = key_size(header, at)
+            value_at = at + _KEY_BYTES + size
+            (length,) = value_size(header, value_at)
+            at = value_at + _VALUE_BYTES + length
+            if size < 0 or length < 0 or at > end:
+                raise BadFields(heading, f"a field of {size} and {length} bytes does not fit into the header")
+            ext[header[value_at - size : value_at].decode()] = header[at - length : at].decode()
+            left -= 1
+            if left < 0:
+                raise too_many_fields(heading)
+    except struct.error:
+        raise BadFields(heading, "the fields end in the middle of a size") from None
+    except UnicodeDecodeError as error:
+        raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
     return ext
-
-
-def _take(heading: Heading[Any], header: bytes, at: int, form: struct.Struct) -> tuple[str, int]:
-    start = at + form.size
-    if start > len(header):
-        raise BadFields(heading, "the fields end in the middle of a size")
-    (size,) = form.unpack_from(header, at)
-    end = start + size
-    if size < 0 or end > len(header):
-        raise BadFields(heading, f"a text of {size} bytes does not fit into the {len(header) - start} that are left")
-    return _text(heading, header[start:end]), end
 
 
 def _text(heading: Heading[Any], data: bytes) -> str:

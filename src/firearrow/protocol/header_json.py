@@ -9,8 +9,8 @@ There is a fast and a lenient decoder. The fast one is a msgspec decoder for the
 in place of ``extFields``: one pass in C that also turns strings into numbers. Headers that it refuses (numbers in place
 of strings, nulls, a value out of range, fastjson's own dialect) go to the lenient decoder, which reads the object
 untyped, turns every value into text and parses the text as Java does. The fast decoder differs from Java in two
-harmless points: it accepts ``"5.0"`` and ``"1e3"`` as integers, and ``"null"`` as an absent number. It would also read
-``"1"`` as true, which ``_lies`` prevents.
+harmless points: it accepts 5.0 and 1e3, quoted or bare, as integers, and ``"null"`` as an absent number, boolean or
+enum. It would also read ``"1"`` as true, which ``_lies`` prevents.
 
 Encoding writes what Java writes: members in alphabetical order, no blanks, nulls left out, every field a string. The
 encoder of a struct is generated: it copies the fields as text into a twin struct whose members are all strings, and
@@ -26,26 +26,50 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from firearrow import fastjson
-from firearrow.errors import BadBody, BadHeader
+from firearrow.errors import BadHeader
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
+from firearrow.protocol.command import (
+    FIELDS_MAX,
+    OUR_LANGUAGE,
+    OUR_VERSION,
+    BadFields,
+    Encoding,
+    HeaderEncoder,
+    Heading,
+    LenientHeading,
+    too_many_fields,
+)
 from firearrow.protocol.conversation import Fields, Int32
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix, too_long
-from firearrow.protocol.java_text import java_text, parse_int32
+from firearrow.protocol.java_text import parse_int32
 from firearrow.protocol.layout import SHOWN_MAX, FieldLayout, from_text, layout, ordered
 
 F = TypeVar("F", bound=Fields)
 
-DIALECT_MAX: Final = 65_536
-"""The longest header that is read in fastjson's dialect, whose parser is written in Python and slow."""
+DIALECT_TEXTS_MAX: Final = 80
+"""The most texts, and the most members, of a header that is read in fastjson's dialect, which costs more a byte."""
+DIALECT_BYTES_MAX: Final = 64 * 1024
+"""The most bytes of such a header."""
+UNCOUNTED_BYTES: Final = 5 * FIELDS_MAX
+"""A header that is no longer has at most `FIELDS_MAX` fields: a field has five characters, as in ``"":1,``."""
 
-_UNTYPED: Final = msgspec.json.Decoder(dict[str, Any], strict=False)
+MEMBERS_MAX: Final = 2 * FIELDS_MAX
+"""The most members of a header, repeated ones and those of nested objects included, that are read one by one."""
+_NO_SIGNS: Final = bytes(byte for byte in range(256) if byte not in b'":,{}')
+"""What is left out to count members: everything but quotes and what may stand beside them."""
+
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""Not ``Any``: msgspec takes 10 us for a number such as 1e300, and a header has room for 100,000 of them."""
+_QUOTE: Final = ord('"')
+_DIGITS: Final = b"0123456789"
+_decode_text: Final = msgspec.json.Decoder(str).decode
+_decode_texts: Final = msgspec.json.Decoder(dict[str, str]).decode
 REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions that msgspec raises on hostile input (``ValidationError`` is a ``DecodeError``)."""
 
 
-_FORMS_OF_ONE: Final = (b'"1"', b":1", b" 1", b"\t1", b"\n1", b"\r1", b"\\u0031")
-"""A header without any of these holds no value 1."""
+_escapes_a_name: Final = re.compile(rb"\\u00[3-7]").search
+"""Finds an escaped letter or digit: a boolean field with the value 1 can be written with those."""
 
 
 class JsonDecoder(Generic[F]):
@@ -89,35 +113,30 @@ class JsonDecoder(Generic[F]):
 
     def decode_patiently(self, header: bytes) -> Heading[F]:
         """Decode with the lenient decoder, by Java's rules."""
-        heading, ext = read_untyped(header)
-        heading.request = self._from_text(heading, ext)
+        heading = read_untyped(header)
+        heading.request = self.from_texts(heading)
         return heading
 
-    def decode_fields(self, heading: Heading[Any], header: bytes, ext: msgspec.Raw) -> F:
+    def from_texts(self, heading: LenientHeading[Any]) -> F:
+        """Return the fields of a header that the lenient decoder has read."""
+        try:
+            return from_text(self._fields, heading.texts)
+        except ValueError as error:
+            raise BadFields(heading, str(error)) from None
+
+    def decode_fields(self, header: bytes, ext: msgspec.Raw) -> F:
         """Decode the fields of a header whose heading has been read."""
         try:
             fields = self._decode_ext(ext)
         except REFUSALS:
-            return self._from_text(heading, read_untyped(header)[1])
+            return self.from_texts(read_untyped(header))
         if self._any_true(fields) and self._lies(header):
-            return self._from_text(heading, read_untyped(header)[1])
+            return self.from_texts(read_untyped(header))
         return fields
 
-    def _from_text(self, heading: Heading[Any], ext: Mapping[str, str]) -> F:
-        try:
-            return from_text(self._fields, ext)
-        except ValueError as error:
-            raise BadFields(heading, str(error)) from None
-
     def _lies(self, header: bytes) -> bool:
-        # msgspec reads "1" as true and Java as false. In a header without escapes a name can be searched literally.
-        if b"\\" not in header:
-            if self._may_be_one(header) is None:
-                return False
-        elif not any(form in header for form in _FORMS_OF_ONE):
-            return False
-        _, ext = read_untyped(header)
-        return any(ext.get(field.wire_name) == "1" for field in self._booleans)
+        # msgspec reads "1" as true and Java as false; in doubt the lenient decoder reads the header.
+        return self._may_be_one(header) is not None or _escapes_a_name(header) is not None
 
 
 _NO_FIELDS: Final = msgspec.Raw(b"{}")
@@ -137,29 +156,59 @@ def read_heading(header: bytes) -> tuple[Heading[Any], msgspec.Raw]:
     try:
         heading: Heading[Any] = _open(header)
     except REFUSALS:
-        heading, ext = read_untyped(header)
-        return heading, msgspec.Raw(msgspec.json.encode(ext))
+        lenient = read_untyped(header)
+        return lenient, msgspec.Raw(msgspec.json.encode(lenient.texts))
     fields: msgspec.Raw = heading.request or _NO_FIELDS
     heading.request = None
     return heading, fields
 
 
-def read_untyped(header: bytes) -> tuple[Heading[Any], dict[str, str]]:
-    """Read a header without knowing its fields: the heading (its request None) and the fields as text."""
+def count_fields(heading: Heading[Any], header: bytes) -> None:
+    """Raise ``BadFields`` if a header that the fast decoder has read has more than `FIELDS_MAX` fields."""
+    if header.count(b":") > FIELDS_MAX and (_has_too_many(header) or len(read_texts(header)) > FIELDS_MAX):
+        raise too_many_fields(heading)
+
+
+def _has_too_many(header: bytes) -> bool:
+    """Whether a JSON object surely has more than `MEMBERS_MAX` members, at a tenth of the cost of reading them."""
+    return _count_quotes_before_colons(header) > 3 * MEMBERS_MAX
+
+
+def _count_quotes_before_colons(header: bytes) -> int:
+    """Return how many quotes that are not escaped a colon follows: one to three for every member of a JSON object.
+
+    Such a quote ends a name. It may also begin a name or a text whose first sign is a colon.
+    """
+    # Backslashes go in pairs from the left; one that is left escapes what follows. Blanks of the same length are put
+    # in place of both without a copy for every match, and go with the other signs.
+    unescaped = header.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
+    return unescaped.translate(None, _NO_SIGNS).count(b'":')
+
+
+def read_untyped(header: bytes) -> LenientHeading[Any]:
+    """Read a header without knowing its fields: the heading (its request None) with the fields as text."""
+    if len(header) > UNCOUNTED_BYTES and header.count(b":") > MEMBERS_MAX and _has_too_many(header):
+        raise _too_many_members(header)
     members = _members(header)
-    ext = members.get("extFields")
-    if not isinstance(ext, dict | None):
-        raise BadHeader("extFields is not an object")
-    heading: Heading[Any] = Heading(
+    heading: LenientHeading[Any] = LenientHeading(
         code=_number(members, "code"),
         flag=_number(members, "flag"),
         opaque=_number(members, "opaque"),
         version=_number(members, "version"),
-        remark=None if members.get("remark") is None else _as_text(members["remark"]),
+        remark=_text_of(members, "remark"),
     )
-    if isinstance(language := members.get("language"), str):
-        heading.language = language
-    return heading, {name: _as_text(value) for name, value in (ext or {}).items() if value is not None}
+    heading.language = _text_of(members, "language") or heading.language
+    heading.texts = _texts(heading, members.get("extFields", _NO_FIELDS))
+    return heading
+
+
+def _too_many_members(header: bytes) -> BadHeader:
+    """Return the error for a header with too many members; one that can be answered if the header is well-formed."""
+    try:
+        heading: Heading[Any] = _open(header)
+    except REFUSALS:
+        return BadHeader(f"the header has more than {MEMBERS_MAX} members")
+    return too_many_fields(heading)
 
 
 class _Texts(msgspec.Struct):
@@ -176,34 +225,74 @@ def read_texts(header: bytes) -> dict[str, str]:
     try:
         return _TEXTS.decode(header).ext_fields
     except REFUSALS:
-        return read_untyped(header)[1]
+        return read_untyped(header).texts
 
 
-def _members(header: bytes) -> dict[str, Any]:
+def _members(header: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return _UNTYPED.decode(header)
+        return _decode_members(header)
     except REFUSALS:
         pass
-    if len(header) > DIALECT_MAX:
-        raise BadHeader("the header is not a JSON object")
+    if len(header) > DIALECT_BYTES_MAX:
+        raise BadHeader(f"the header is not a JSON object; fastjson's own form is read up to {DIALECT_BYTES_MAX} bytes")
+    most = DIALECT_TEXTS_MAX
+    if header.count(b'"') + header.count(b"'") > 2 * most or header.count(b":") > most:
+        raise BadHeader(f"the header is not a JSON object; fastjson's own form is read up to {most} members")
     try:
-        return _UNTYPED.decode(fastjson.to_standard(header))
-    except (BadBody, *REFUSALS) as error:
+        return _decode_members(fastjson.quoted(header))
+    except REFUSALS as error:
         raise BadHeader(f"the header is not a JSON object: {error}") from None
 
 
-def _number(members: Mapping[str, object], name: str) -> int:
-    value = members.get(name, 0)
+def _texts(heading: LenientHeading[Any], ext: msgspec.Raw) -> dict[str, str]:
     try:
-        return 0 if value is None else parse_int32(_as_text(value))
+        texts = _decode_texts(ext)
+    except REFUSALS:
+        return _texts_of_any(heading, ext)
+    if len(texts) > FIELDS_MAX:
+        raise too_many_fields(heading)
+    return texts
+
+
+def _texts_of_any(heading: LenientHeading[Any], ext: msgspec.Raw) -> dict[str, str]:
+    if bytes(ext) == b"null":
+        return {}
+    try:
+        members = _decode_members(ext)
+    except REFUSALS:
+        raise BadHeader("extFields is not an object") from None
+    if len(members) > FIELDS_MAX:
+        raise too_many_fields(heading)
+    return {name: text for name, raw in members.items() if (text := _member_text(name, raw)) is not None}
+
+
+def _number(members: Mapping[str, msgspec.Raw], name: str) -> int:
+    text = _text_of(members, name)
+    try:
+        return 0 if text is None else parse_int32(text)
     except ValueError as error:
-        raise BadHeader(f"{name} is {_as_text(value)[:SHOWN_MAX]!r}: {error}") from None
+        raise BadHeader(f"{name} is {(text or '')[:SHOWN_MAX]!r}: {error}") from None
 
 
-def _as_text(value: object) -> str:
-    if isinstance(value, dict | list):
-        return msgspec.json.encode(value).decode()
-    return java_text(value)
+def _text_of(members: Mapping[str, msgspec.Raw], name: str) -> str | None:
+    raw = members.get(name)
+    return None if raw is None else _member_text(name, raw)
+
+
+def _member_text(name: str, raw: msgspec.Raw) -> str | None:
+    """The text of a member; None for null. Numbers are what the peer wrote."""
+    value = bytes(raw)
+    first = value[0]
+    if first in _DIGITS:
+        return value.decode()
+    try:
+        if first == _QUOTE:
+            return _decode_text(value)
+        if first in b"{[":
+            value = msgspec.json.format(value, indent=-1)
+        return None if value == b"null" else value.decode()
+    except REFUSALS as error:
+        raise BadHeader(f"{name} is not a text: {error}") from None
 
 
 class _Envelope(msgspec.Struct, omit_defaults=True, gc=False):

@@ -16,9 +16,9 @@ from firearrow.protocol.conversation import Fields
 T = TypeVar("T")
 
 MOST_BODY_BYTES: Final = 1 << 20
-"""The longest JSON body of a request: it is read in one turn of the loop, in 7 ms."""
+"""The longest JSON body of a request: a turn of the loop reads it in 7 ms."""
 MOST_DIALECT_BYTES: Final = 32 << 10
-"""The same in fastjson's own form, which is read in 15 ms."""
+"""The longest body in fastjson's own form: a turn of the loop reads it in 15 ms."""
 
 _OF_4_9: Final = "org.apache.rocketmq.acl.common.AclException"
 _OF_A_TOPIC_OR_BROKER: Final = ("forbidden", "can not consume by broadcast")

@@ -1,7 +1,8 @@
 """Many sends as one event: learns the shapes of a connection's sends, and reads sends by their shapes.
 
 A producer of many messages sends headers that hardly differ (`send_shape`). When several reads have begun with sends
-whose headers have one length, a shape is learned from the next, if the server wants such sends as one event. From then
+whose headers have one length, a shape is learned from the next, if the server wants such sends as one event, and if the
+peer has proved who it is where the server asks for that. The shapes of all connections are bounded in bytes. From then
 on a read that begins with several such sends gives one `SendsArrived` instead of a `RequestArrived` for each. All other
 frames, and all behind the first send that differs, are left for the decoder.
 
@@ -33,8 +34,12 @@ WORTH_IT: Final = 4
 """Fewer sends are decoded one by one: columns cost 30 us at once, and half as much as decoding for each message."""
 LENGTHS_MAX: Final = 64
 """The most header lengths that are tracked for a connection."""
-SHAPES_MAX: Final = 4096
-"""The most shapes that are kept for all connections of a server."""
+SHAPES_BYTES_MAX: Final = 16 << 20
+"""The most bytes of shapes that are kept for all connections of a server; at the bound all are forgotten."""
+LEARNED_HEADER_MAX: Final = 4096
+"""The longest header whose shape is learned."""
+SHAPE_BYTES: Final = 2048
+"""The memory of a shape besides four copies of its header: in parts, in the request, and in its properties."""
 
 Wanted = Callable[[Send | ShortSend], bool]
 """Returns whether a server wants sends like this one as one event."""
@@ -54,23 +59,39 @@ class SendShapes:
 
     def __init__(self, is_wanted: Wanted) -> None:
         self._is_wanted = is_wanted
-        self._shapes: dict[object, SendShape] = {}
+        self._numbers: dict[object, int] = {}
+        self._next = 0
+        self._held = 0
+        self.by_number: dict[int, SendShape] = {}
+        """The shapes. Connections keep numbers: a shape that is forgotten here is held nowhere else."""
 
-    def learn(self, word: int, data: bytes) -> SendShape | None:
-        """The shape of the first send in ``data``; None when there is no certain shape, or the send is not wanted."""
-        header = data[PREFIX_SIZE : PREFIX_SIZE + (word & 0xFFFFFF)]
-        shape = SendShape.learn(word >> 24, header) if word >> 25 == 0 else None
+    def learn(self, word: int, data: bytes) -> int | None:
+        """Return the number of the shape of the first send in ``data``; None if the shape is uncertain or unwanted."""
+        size = word & 0xFFFFFF
+        if word >> 25 or size > LEARNED_HEADER_MAX:
+            return None
+        shape = SendShape.learn(word >> 24, data[PREFIX_SIZE : PREFIX_SIZE + size])
         if shape is None or not self._is_wanted(shape.request):
             return None
-        if len(self._shapes) >= SHAPES_MAX:
-            self._shapes.clear()
-        return self._shapes.setdefault(shape.identity, shape)
+        known = self._numbers.get(shape.identity)
+        if known is not None:
+            return known
+        self._held += 4 * size + SHAPE_BYTES
+        if self._held > SHAPES_BYTES_MAX:
+            self._numbers.clear()
+            self.by_number.clear()
+            self._held = 4 * size + SHAPE_BYTES
+        self._next += 1
+        self._numbers[shape.identity] = self._next
+        self.by_number[self._next] = shape
+        return self._next
 
 
 class _Length(msgspec.Struct):
-    """What is known about a connection's sends with headers of one length."""
+    """The shape learned from a connection's sends with headers of one encoding and length."""
 
-    shape: SendShape | None = None
+    shape: int = 0
+    """The number of the shape that was learned; 0 while there is none."""
     misses: int = 0
     next_try: int = LEARNED_AFTER
 
@@ -83,24 +104,26 @@ class SendReader:
         self._lengths: dict[bytes, _Length] = {}
 
     def read(self, data: bytes) -> tuple[list[SendsArrived], bytes]:
-        """The sends at the beginning of ``data`` as events, and the rest of ``data``, ends of transactions first."""
+        """Return the sends at the beginning of ``data`` as events, and the rest, ends of transactions first."""
         events: list[SendsArrived] = []
         ends: bytes | None = None
+        by_number = self._shapes.by_number
         while len(data) > PREFIX_SIZE and len(data) >= WORTH_IT * int.from_bytes(data[:4]):
             if ends is None and data.startswith(END_BEGINNINGS, PREFIX_SIZE):
                 ends, data = _ends_apart(data)
                 continue
-            seen = self._of(data[4:PREFIX_SIZE])
-            columns = None if seen.shape is None else seen.shape.cut(data)
-            if seen.shape is None or columns is None:
+            seen = self._learned(data[4:PREFIX_SIZE])
+            shape = by_number.get(seen.shape)
+            columns = None if shape is None else shape.cut(data)
+            if shape is None or columns is None:
                 self._missed(seen, data)
                 break
-            events.append(SendsArrived(seen.shape, columns, data[: columns.end]))
+            events.append(SendsArrived(shape, columns, data[: columns.end]))
             data = data[columns.end :]
         return events, data if ends is None else ends + data
 
-    def _of(self, word: bytes) -> _Length:
-        """What is known about sends whose frames have this word: the encoding and the length of the header."""
+    def _learned(self, word: bytes) -> _Length:
+        """Return what was learned about headers with this word: their encoding and length."""
         lengths = self._lengths
         if word not in lengths:
             if len(lengths) >= LENGTHS_MAX:
@@ -117,7 +140,7 @@ class SendReader:
 
 
 def _ends_apart(data: bytes) -> tuple[bytes, bytes]:
-    """The whole frames in ``data`` that end transactions, and all others with what is left at the end."""
+    """Return the whole frames in ``data`` that end transactions, and all other bytes with an unfinished last frame."""
     ends: list[bytes] = []
     others: list[bytes] = []
     at, size = 0, len(data)

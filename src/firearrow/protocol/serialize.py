@@ -20,7 +20,7 @@ from firearrow.protocol import header_compact, header_json
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, Encoding, HeaderEncoder, Heading
 from firearrow.protocol.compact_decoder import CompactDecoder
 from firearrow.protocol.conversation import Fields, Request
-from firearrow.protocol.header_json import REFUSALS, JsonDecoder
+from firearrow.protocol.header_json import REFUSALS, UNCOUNTED_BYTES, JsonDecoder
 from firearrow.protocol.layout import to_text
 
 F = TypeVar("F", bound=Fields)
@@ -40,17 +40,17 @@ class Catalogue:
         # header need not be parsed once more to learn its code.
         self._by_digits = {b"%d" % code: request for code, request in self.types.items()}
         self._at_once: dict[bytes, Callable[[bytes], Heading[Any] | None]] = {}
-        self._from_fields: dict[int, Callable[[Heading[Any], bytes, int], Fields]] = {}
+        self._from_fields: dict[int, Callable[[Heading[Any], bytes, int, bool], Fields]] = {}
         self._wide = {header_compact.narrow_code(code): code for code in self.types if code > _NARROW_MAX}
 
-    def decode_request(self, encoding: int, header: bytes) -> Heading[Any]:
-        """Decode a header into a typed request, or raise ``BadHeader``."""
+    def decode_request(self, encoding: int, header: bytes, learns: bool = True) -> Heading[Any]:
+        """Decode a header into a typed request, or raise ``BadHeader``; with ``learns`` its shape may be kept."""
         if encoding:
             compact, fields_at = header_compact.read_heading(header)
             decode = self._from_fields.get(compact.code)
             if decode is None or compact.flag & ANSWER_FLAG:
-                return self._from_new_compact(compact, header, fields_at)
-            compact.request = decode(compact, header, fields_at)
+                return self._from_new_compact(compact, header, fields_at, learns)
+            compact.request = decode(compact, header, fields_at, learns)
             return compact
         digits = header[_CODE_AT : header.find(b",", _CODE_AT, _CODE_END)]
         try:
@@ -64,6 +64,8 @@ class Catalogue:
             return self._from_untyped_json(header)
         if heading.request is None or heading.code != heading.request.code:  # two codes: the last counts, as in Java
             return self._from_untyped_json(header)
+        if len(header) > UNCOUNTED_BYTES:
+            header_json.count_fields(heading, header)
         return heading
 
     def _from_new_json(self, header: bytes, digits: bytes) -> Heading[Any]:
@@ -74,20 +76,20 @@ class Catalogue:
         return self.decode_request(Encoding.JSON, header)
 
     def _from_untyped_json(self, header: bytes) -> Heading[Any]:
-        heading, _ = header_json.read_untyped(header)
+        heading = header_json.read_untyped(header)
         request = self.types.get(heading.code)
-        if request is None or heading.flag & ANSWER_FLAG:
-            return heading
-        return json_decoder(request).decode_patiently(header)
+        if request is not None and not heading.flag & ANSWER_FLAG:
+            heading.request = json_decoder(request).from_texts(heading)
+        return heading
 
-    def _from_new_compact(self, heading: Heading[Any], header: bytes, fields_at: int) -> Heading[Any]:
+    def _from_new_compact(self, heading: Heading[Any], header: bytes, fields_at: int, learns: bool) -> Heading[Any]:
         code = heading.code
         if code not in self.types:
             code = heading.code = self._wide.get(code, code)
         request = self.types.get(code)
         if request is not None and not heading.flag & ANSWER_FLAG:
             decode = self._from_fields[code] = compact_decoder(request).decode_fields
-            heading.request = decode(heading, header, fields_at)
+            heading.request = decode(heading, header, fields_at, learns)
         return heading
 
 
@@ -133,7 +135,7 @@ def read_fields(encoding: int, heading: Heading[Any], header: bytes, rest: Any, 
     """Decode the fields of a header after ``read_heading``, or raise ``BadFields``."""
     if encoding:
         return compact_decoder(fields).decode_fields(heading, header, rest)
-    return json_decoder(fields).decode_fields(heading, header, rest)
+    return json_decoder(fields).decode_fields(header, rest)
 
 
 def ext_fields(encoding: int, header: bytes) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Final
 BURST_S: Final = 1.0
 """The burst, in seconds of the rate."""
 SPREAD_S: Final = 1.0
-"""How far the times are spread at which refused requests are asked to come again."""
+"""The span over which refused requests are asked to come again."""
 
 
 class Bucket:

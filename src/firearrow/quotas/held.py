@@ -24,12 +24,12 @@ from firearrow.remoting.handlers import OWED_OVERHEAD_BYTES, Answer, Call, Handl
 HOLD_S: Final = 1.0
 """The longest that a request is held back."""
 HELD_BYTES_MAX: Final = 16 << 20
-"""Bytes of all held requests, with what each costs beside its own."""
+"""Bytes of all held requests, with the overhead of each."""
 SHARE: Final = 4
-"""A connection may use the fourth part of it."""
+"""A connection may use the fourth part of `HELD_BYTES_MAX`."""
 
 Key = tuple[object, str | None, int | None]
-"""A connection, a topic and a queue: what keeps an order."""
+"""A connection, a topic and a queue: requests with the same key keep their order."""
 WaitOf = Callable[[], float]
 """Lets a request pass and returns 0, or returns how long it should wait."""
 RefusalOf = Callable[[], Refused]
@@ -70,7 +70,7 @@ class HeldRequests:
         self._bytes_of: dict[object, int] = {}
         self._lines: dict[Key, deque[_Place]] = {}
         self.count = 0
-        """How many are held back now."""
+        """The number of requests held back now."""
 
     def is_behind(self, key: Key) -> bool:
         """Whether an earlier request waits that this one must not overtake."""

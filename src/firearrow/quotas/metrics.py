@@ -10,7 +10,7 @@ PER_ADDRESS = (("quota", "address"), ("measure", "connections"))
 
 
 class QuotaMetrics:
-    """What quotas show to operators: refusals since the start, and the limits in force."""
+    """The metrics of quotas: refusals since the start, and the limits in force."""
 
     def __init__(self, throttle: Throttle, per_address: PerAddress) -> None:
         self._throttle = throttle

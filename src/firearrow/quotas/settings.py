@@ -17,7 +17,7 @@ RATE_DIGITS_MAX: Final = len(str(RATE_MAX))
 
 
 class Kind(StrEnum):
-    """Who or what has a quota."""
+    """The kind of a name that has a quota."""
 
     USER = "user"
     CLIENT = "client"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class Measure(StrEnum):
-    """What is counted."""
+    """The unit that a quota counts."""
 
     BYTES = "bytes"
     REQUESTS = "requests"
@@ -59,7 +59,7 @@ _REQUESTS: Final = "Sends, pulls and queries a second of"
 
 
 class QuotaConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How much of one broker a user, a client, a topic and a consumer group may use."""
+    """The quotas of users, clients, topics and consumer groups at one broker."""
 
     quota_user_bytes: Annotated[int, _rate(f"{_BYTES} a user (access must be on)")] = 0
     quota_user_requests: Annotated[int, _rate(f"{_REQUESTS} a user (access must be on)")] = 0

@@ -54,7 +54,7 @@ COUNTED: Final[tuple[type[Request[Any]], ...]] = (
 """The requests that count."""
 NAME_LENGTH_MAX: Final = 255
 LONG_NAMES: Final = "(names of more than 255 characters)"
-"""What names count for that nothing can have: such requests are refused, and their names are not kept."""
+"""The name that counts for all names that are too long: their requests are refused, and the names are not kept."""
 TOLD_MAX_S: Final = 30.0
 """The longest wait that a client is told; after it, it is told again."""
 SHORTEST_S: Final = 0.001
@@ -66,7 +66,7 @@ NameOf = Callable[[Any, Peer], str | None]
 
 
 class _Cost(Struct, gc=False):
-    """What a request costs in one bucket."""
+    """The cost of a request in one bucket."""
 
     bucket: Bucket
     cost: int
@@ -91,7 +91,7 @@ class Throttle:
         }
         self._counts: list[tuple[NameOf, Buckets]] = []
         self.throttled: Final = {(kind, measure): 0 for kind in Kind for measure in Measure}
-        """How many requests were refused, by the quota that was used up."""
+        """The number of refused requests, by the quota that was used up."""
         self.held: Final = HeldRequests()
         self.is_on = False
         """Whether there is a limit at all."""

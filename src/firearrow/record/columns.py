@@ -7,11 +7,14 @@ and birth, any flags). `encode_columns` makes their records; no request and no `
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, final, overload
+from typing import Final, NamedTuple, final, overload
 
 from msgspec import Struct
 
 from firearrow.record.hosts import HostBytes
+
+ENTRIES_REMEMBERED: Final = 64
+"""Properties with more entries have no form: the structs that cut forms are cached, and must be small."""
 
 
 class Envelope(Struct, frozen=True, gc=False):
@@ -99,7 +102,7 @@ def _cut(properties: bytes) -> struct.Struct | None:
         return None
     lengths = [(len(name) + 2, len(value)) for name, _, value in entries]
     lengths[0] = (lengths[0][0] - 1, lengths[0][1])
-    return _cut_into(tuple(lengths))
+    return _cut_into(tuple(lengths)) if len(lengths) <= ENTRIES_REMEMBERED else None
 
 
 @lru_cache(256)

@@ -26,7 +26,7 @@ class Codec(enum.IntEnum):
 
 
 def codec_of(sys_flag: int) -> Codec:
-    """How a compressed body was compressed."""
+    """Return the codec of a compressed body."""
     bits = sys_flag & COMPRESSION_MASK
     if bits == 0:
         return Codec.ZLIB

@@ -85,7 +85,7 @@ class UniqueKeys:
 
 
 def month_of(now: EpochMs, zone: tzinfo) -> tuple[int, int]:
-    """When the month of ``now`` begins and ends, in milliseconds since 1970."""
+    """Return the begin and end of the month of ``now``, in milliseconds since 1970."""
     first = datetime.fromtimestamp(now / 1000, zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
     return int(first.timestamp() * 1000), int(after.timestamp() * 1000)

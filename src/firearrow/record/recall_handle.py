@@ -15,7 +15,7 @@ _PARTS: Final = 5
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says."""
+    """The fields of a recall handle."""
 
     topic: str
     broker: str

@@ -28,17 +28,13 @@ from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
 from firearrow.remoting.load_shedding import shed_load
 from firearrow.remoting.owed_answers import Owing
-from firearrow.remoting.pieces import TURN_S
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
 
 SILENT_S: Final = 1.0
-"""When a call times out and the server has not sent a byte for this long, the connection is cut."""
-
-HANDLED_AT_ONCE: Final = 64
-"""Requests that are handled between two readings of the clock."""
+"""The silence of the server after which a call that times out cuts the connection."""
 
 MOST_IN_A_TURN: Final = 512
 """The most requests of one connection that are handled in a turn, even if time is left."""
@@ -64,7 +60,7 @@ class Connection(Owing):
 
     @property
     def outstanding(self) -> int:
-        """How many of our calls on this connection wait for an answer."""
+        """The number of our calls on this connection that wait for an answer."""
         return self._talk.outstanding
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -89,13 +85,15 @@ class Connection(Owing):
             data = shed_load(shedding, self, data)
         events = talk.receive_data(data)
         self._frames_received += len(events)
+        if self._half_frame_ns and events:
+            self.mark, self._half_frame_ns = self.mark - self._half_frame_ns, 0
         if talk.kept or self._frame_began is not None:
             self._note_partial(bool(events))
         if endpoint.handlers.urgent and len(events) > 1:
             events = self._urgent_first(events)
         if self._aside:
             self.set_aside(iter(events))
-        elif len(events) <= HANDLED_AT_ONCE:  # what `handle` does, without the call: most reads bring few events
+        elif len(events) <= self.at_once:  # what `handle` does, without the call: most reads bring few events
             self._handle(iter(events))
         else:
             self.handle(events)
@@ -103,18 +101,20 @@ class Connection(Owing):
             self.flush()
         else:
             self._is_gathering = False
+        if self._has_refused_stranger or not talk.learns:
+            self._charge_stranger(self._last_received)
 
     def handle(self, events: Collection[Event]) -> None:
-        """Handle events until the time of this turn or the room for answers is used up, and set the rest aside."""
-        left = iter(events)
-        if len(events) <= HANDLED_AT_ONCE or not self._is_server:
+        """Handle events until this turn or the room for answers is used up, and set the rest aside."""
+        left, turns, handled = iter(events), self._turns, 0
+        if not self._is_server:
             self._handle(left)
             return
-        loop = self._endpoint.loop
-        until = loop.time() + TURN_S
-        for _ in range(MOST_IN_A_TURN // HANDLED_AT_ONCE):
-            self._handle(islice(left, HANDLED_AT_ONCE))
-            if self._aside or loop.time() >= until:
+        while handled < min(len(events), MOST_IN_A_TURN) and not self._aside:
+            at_once = min(self.at_once, MOST_IN_A_TURN - handled)
+            self._handle(islice(left, at_once))
+            handled += at_once
+            if turns.is_over(self, at_once):
                 break
         self.set_aside(left)
 
@@ -198,8 +198,10 @@ class Connection(Owing):
             extra = {"peer": str(self.address), "code": event.heading.code, "reason": event.refusal.remark}
             log.info("request declined", extra=extra)
         elif isinstance(event, StreamBroken):
-            peer, reason = self.address, str(event.reason)
-            log.warning("the connection of %s ends: %s", peer, reason, extra={"peer": str(peer), "reason": reason})
+            peer, reason, endpoint = self.address, str(event.reason), self._endpoint
+            if times := endpoint.broken_streams.count(endpoint.loop.time()):
+                extra = {"peer": str(peer), "reason": reason, "times": times}
+                log.warning("the connection of %s ends: %s", peer, reason, extra=extra)
             self.close(reason)
 
     def _take_answer(self, event: AnswerArrived) -> None:

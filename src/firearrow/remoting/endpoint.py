@@ -1,4 +1,4 @@
-"""What the connections of one server, or of one caller, share.
+"""The endpoint: state that the connections of one server, or of one caller, share.
 
 One endpoint has one timer for the deadlines of its outstanding calls (running only while there are any), one for idle
 connections, and one list of connections with gathered frames, which are written at the end of a turn of the loop. So a
@@ -9,18 +9,31 @@ the tables; after ``close`` no timer is left.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final, Protocol
 
 from firearrow.protocol.connection import Buffer
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameLimits
-from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Promises, Reading, Slow, Unsent, Waiting
+from firearrow.remoting.flow import (
+    HUSHED,
+    RESTING,
+    Budget,
+    Dribbler,
+    Partials,
+    Promises,
+    Reading,
+    Slow,
+    Unsent,
+    Waiting,
+)
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.per_address import PerAddress
+from firearrow.remoting.strangers import Strangers
+from firearrow.remoting.turns import Turns
 from firearrow.runtime.process import give_back_memory
 from firearrow.telemetry.damped import Damped
 
@@ -32,14 +45,18 @@ _SILENCE_SWEEPS: Final = 12
 
 SPREAD: Final = 0.25
 """Jitter: a rest is longer than asked by up to this part. It is never shorter: requests would be refused once more."""
+CHECKED_AT_ONCE: Final = 200
+"""Connections whose silence is checked in one turn."""
+WOKEN_AT_ONCE: Final = 16
+"""Connections whose rest ends in one turn; others that are due are read from the next turn on."""
 _GOLDEN: Final = 0.618034
 """The golden ratio: the fractional parts of its multiples fill 0 to 1 evenly, however few they are."""
 
 MUCH_BYTES: Final = 16 << 20
-"""When connections with so many half-received or unsent bytes have ended, their memory is returned to the system."""
+"""After connections with so many half-received or unsent bytes have ended, their memory is returned to the system."""
 
 CLOSING_S: Final = 1.0
-"""How long peers may take to read what they were already sent when an endpoint closes."""
+"""The time that peers have to read bytes already sent to them when an endpoint closes."""
 
 PeerHook = Callable[[Peer], None]
 Sign = Callable[[Request[Any], Buffer], Mapping[str, str]]
@@ -59,7 +76,7 @@ class Member(Peer, Reading, Dribbler, Flushable, Waiting, Slow, Protocol):
 
     @property
     def outstanding(self) -> int:
-        """How many of our calls on this connection wait for an answer."""
+        """The number of our calls on this connection that wait for an answer."""
         ...
 
     @property
@@ -88,6 +105,7 @@ class Endpoint:
         on_disconnect: PeerHook | None = None,
         sign: Sign | None = None,
         per_address: PerAddress | None = None,
+        turns: Turns | None = None,
         is_server: bool,
     ) -> None:
         self.loop = asyncio.get_running_loop()
@@ -96,6 +114,7 @@ class Endpoint:
         self.handlers = handlers
         self.is_server = is_server
         self.per_address: Final = per_address or PerAddress()
+        self.turns: Final = Turns() if turns is None else turns  # an empty line is false
         self.sign = sign
         self.on_connect = on_connect
         self.on_disconnect = on_disconnect
@@ -110,14 +129,18 @@ class Endpoint:
         self._rests = count()
         self._rest_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
-        self._silence_timer: asyncio.TimerHandle | None = None
+        self._silence_timer: asyncio.Handle | None = None
         self._gone: asyncio.Future[None] | None = None
         self.refused: Final = Damped()
         """Connections that were refused because ``max_connections`` was reached."""
         self.cuts: Final = Damped()
         """Connections that were ended at once, for a limit they reached or for bad data."""
         self.failed_handshakes: Final = Damped()
+        self.broken_streams: Final = Damped()
+        """Connections that ended because their bytes could not be read."""
+        self.strangers: Final = Strangers()
         self.is_closing = False
+        self._is_hushed = False
 
     def flush_this_turn(self, connection: Flushable) -> None:
         """Call ``connection.flush`` when everything else of this turn has run."""
@@ -133,6 +156,8 @@ class Endpoint:
     def opened(self, connection: Member) -> None:
         """Add a new connection to the tables."""
         self.connections[connection] = None
+        if self._is_hushed:
+            connection.hold(HUSHED)
         if self._silence_timer is None:
             self._watch_silence()
         if self.on_connect is not None:
@@ -165,7 +190,9 @@ class Endpoint:
 
     def _wake(self) -> None:
         now, resting = self.loop.time(), self._resting
-        while resting and resting[0][0] <= now:
+        for _ in range(WOKEN_AT_ONCE):
+            if not resting or resting[0][0] > now:
+                break
             heappop(resting)[2].unhold(RESTING)
         if resting:
             self._wake_at(resting[0][0])
@@ -197,17 +224,26 @@ class Endpoint:
         self._silence_timer = self.loop.call_later(max(shortest / _SILENCE_SWEEPS, 0.01), self._sweep_silence)
 
     def _sweep_silence(self) -> None:
+        """Check every connection, some in a turn; those that open meanwhile wait for the next sweep."""
+        self._check_silence(iter(tuple(self.connections)))
+
+    def _check_silence(self, left: Iterator[Member]) -> None:
         now = self.loop.time()
-        for connection in tuple(self.connections):
-            connection.check_silence(now)
+        some = tuple(islice(left, CHECKED_AT_ONCE))
+        for connection in some:
+            if connection in self.connections:
+                connection.check_silence(now)
         self._silence_timer = None
-        if self.connections:
+        if len(some) == CHECKED_AT_ONCE:
+            self._silence_timer = self.loop.call_soon(self._check_silence, left)
+        elif self.connections:
             self._watch_silence()
 
     def hush(self) -> None:
-        """Read nothing any more from any connection; answers that are owed still leave."""
+        """Read and handle nothing any more of any connection; answers that are owed still leave."""
+        self._is_hushed = True
         for connection in tuple(self.connections):
-            connection.hold(RESTING)
+            connection.hold(HUSHED)
 
     async def close(self) -> None:
         """Write what every connection has gathered, end all of them, stop the timers; return when all have ended."""

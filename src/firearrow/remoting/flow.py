@@ -9,8 +9,9 @@ its frame long before that frame is the oldest; a peer that sends byte by byte i
 
 ``Promises`` counts the bytes of answers that are being made. Past the limit requests wait until some are done.
 
-``Unsent`` counts the bytes of answers that wait to be sent because peers do not read. Waiting would let peers that
-never read block all others; so past the limit the connection is cut whose peer has read nothing for the longest.
+``Unsent`` counts the memory of answers that wait to be sent because peers do not read: of an answer that is sent in
+part, all of it, since a transport may free it only when all of it is sent. Waiting would let peers that never read
+block all others; so past the limit the connection is cut whose peer has read nothing for the longest.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,6 +35,12 @@ NO_ROOM: Final = 16
 
 NEXT_TURN: Final = 32
 """Not read because the last read is not handled completely: other connections have their turn first."""
+
+STRANGER: Final = 64
+"""Not read because requests whose sender has not proved who it is have taken too much time."""
+
+HUSHED: Final = 128
+"""Not read any more: the server is about to end. Nothing takes this reason away."""
 
 UNCOUNTED_BYTES: Final = 64 * 1024
 """A connection with fewer unsent bytes is not counted: most of what is written leaves in the same turn."""
@@ -169,38 +176,46 @@ class Slow(Protocol):
         """Bytes that wait to be sent."""
         ...
 
+    @property
+    def unfreed(self) -> int:
+        """Bytes of the writes that are not sent completely."""
+        ...
+
     def cut(self, reason: str) -> None:
         """End the connection at once."""
         ...
 
 
 class Unsent:
-    """Connections with many unsent bytes: the number of bytes, and since when none of them was sent."""
+    """Connections with many unsent bytes: the number of bytes, their memory, and since when none of them was sent."""
 
     __slots__ = ("_limit", "_looked_at", "_now", "_seen", "held", "most")
 
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self._limit = limit
         self._now = now
-        self._seen: dict[Slow, tuple[int, float]] = {}
+        self._seen: dict[Slow, tuple[int, int, float]] = {}  # memory, unsent bytes, since when none was sent
         self._looked_at = -LOOK_EVERY_S
         self.held = 0
-        """The bytes at the last check: never fewer than there are."""
+        """The memory at the last check: never less than there is."""
         self.most = 0
         """The largest value of ``held`` since ``most`` was last set to 0."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
-    def update(self, connection: Slow, size: int) -> None:
-        """Note that ``connection`` has ``size`` unsent bytes now."""
+    def update(self, connection: Slow, size: int, memory: int) -> None:
+        """Note that ``connection`` has ``size`` unsent bytes now, which hold so many bytes of ``memory``."""
+        if memory <= UNCOUNTED_BYTES:
+            self.forget(connection)
+            return
         known = self._seen.get(connection)
         if known is None:
-            self._seen[connection] = size, self._now()
-            self.held += size
+            self._seen[connection] = memory, size, self._now()
+            self.held += memory
         else:
-            self._seen[connection] = size, known[1]
-            self.held += size - known[0]
+            self._seen[connection] = memory, size, known[2] if size >= known[1] else self._now()
+            self.held += memory - known[0]
         self.most = max(self.most, self.held)
         if self.held > self._limit:
             self._look()
@@ -211,20 +226,26 @@ class Unsent:
         if known is not None:
             self.held -= known[0]
 
+    def count(self) -> int:
+        """Count the memory again, since peers have read meanwhile; return it."""
+        now = self._now()
+        for connection, (memory, size, since) in tuple(self._seen.items()):
+            left, still = connection.unsent, connection.unfreed
+            self._seen[connection] = still, left, since if left >= size else now
+            self.held += still - memory
+            if still <= UNCOUNTED_BYTES:
+                self.forget(connection)
+        return self.held
+
     def _look(self) -> None:
         """Count again; if that is still too much, cut the connections whose peers have read nothing for the longest."""
         now = self._now()
         if now - self._looked_at < LOOK_EVERY_S and self.held <= self._limit + self._limit // 4:
             return
         self._looked_at = now
-        for connection, (size, since) in tuple(self._seen.items()):
-            left = connection.unsent
-            self._seen[connection] = left, since if left >= size else now
-            self.held += left - size
-            if left <= UNCOUNTED_BYTES:
-                self.forget(connection)
+        self.count()
         enough = self._limit - self._limit // 4
-        for connection in sorted(self._seen, key=lambda slow: self._seen[slow][1]) if self.held > self._limit else ():
+        for connection in sorted(self._seen, key=lambda slow: self._seen[slow][2]) if self.held > self._limit else ():
             if self.held <= enough:
                 break
             self.forget(connection)

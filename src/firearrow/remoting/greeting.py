@@ -31,14 +31,14 @@ _V2_SOURCES: Final = {0x11: 4, 0x21: 16}  # family and transport: TCP over IPv4,
 
 
 class StreamKind(Enum):
-    """What follows the preamble, if there is one."""
+    """The stream that follows the preamble, if there is one."""
 
     PLAIN = "plain"
     TLS = "tls"
 
 
 class Opening(NamedTuple):
-    """How a connection opens. ``source`` is the client's address if a load balancer gave it, else None."""
+    """The opening of a connection. ``source`` is the client's address if a load balancer gave it, else None."""
 
     kind: StreamKind
     source: Address | None

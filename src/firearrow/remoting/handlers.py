@@ -21,6 +21,7 @@ dropped, and ``Later.answer`` returns False.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from sys import getsizeof
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -39,7 +40,7 @@ Charge = Callable[[int], None]
 """Takes the number of bytes in the body of an answer, when it is sent."""
 
 OWED_OVERHEAD_BYTES: Final = 512
-"""What a request whose answer is owed costs beside its own bytes, as the in-flight limits count it."""
+"""The cost of a request whose answer is owed, beside its own bytes, as the in-flight limits count it."""
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
@@ -114,6 +115,14 @@ class Peer(Protocol):
         """Send a request; ``on_outcome`` runs once, with the reply or the error, after this returns."""
         ...
 
+    def prove(self) -> None:
+        """Note that the peer has proved who it is: from now on its requests may be learned from."""
+        ...
+
+    def stay_stranger(self) -> None:
+        """Note that a request was refused because its sender has not proved who it is: the peer pays for its time."""
+        ...
+
     def close(self) -> None:
         """End the connection after everything that is queued has been written."""
         ...
@@ -158,9 +167,19 @@ class Later(msgspec.Struct, eq=False, gc=False):
     _charge: Charge | None = None
 
     @property
+    def peer(self) -> Creditor:
+        """The peer that waits for the answer."""
+        return self._peer
+
+    @property
     def is_owed(self) -> bool:
         """Whether the peer still waits: the request is not answered and the connection is open."""
         return self._is_open and self._peer.is_open
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the peer wants no answer."""
+        return self._asked.is_oneway
 
     def answer(self, answer: Answer | None = None) -> bool:
         """Send the answer (None is plain success); return whether the peer still waited for it."""
@@ -187,6 +206,14 @@ class Later(msgspec.Struct, eq=False, gc=False):
         self._size = 0
         if self._promised:
             self.promise(0)
+        self._asked = _bare(self._asked)
+
+    def let_body_go(self) -> None:
+        """Keep what an answer needs of the request; count that, and the texts of its fields, which a job may keep."""
+        texts = (text for text in msgspec.structs.astuple(self._asked.request) if isinstance(text, str))
+        kept = min(self._size, OWED_OVERHEAD_BYTES + sum(map(getsizeof, texts)))
+        self._peer.owe_no_more(self._size - kept)
+        self._size = kept
         self._asked = _bare(self._asked)
 
     def refuse(self, code: int, remark: str) -> bool:
@@ -231,7 +258,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
     peer: Creditor
     owed: Later | None = None
     charge: Charge | None = None
-    """What is told the size of an answer that comes later."""
+    """Takes the size of an answer that comes later."""
 
     @property
     def body(self) -> bytes:
@@ -250,7 +277,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
 
     @property
     def encoding(self) -> int:
-        """How the header was written: ``protocol.command.Encoding``. The answer is written the same way."""
+        """The encoding of the header: ``protocol.command.Encoding``. The answer has the same one."""
         return self.asked.encoding
 
     @property
@@ -286,7 +313,7 @@ Guard = Callable[[Any, Call, Handler], Answer | Later | None]
 
 
 class Failures:
-    """How many requests failed by a bug: an exception that is not a refusal."""
+    """The number of requests that failed by a bug: an exception that is not a refusal."""
 
     __slots__ = ("count",)
 
@@ -295,13 +322,15 @@ class Failures:
 
 
 class Handlers:
-    """Which function answers which request."""
+    """The functions that answer requests, by request code."""
 
     def __init__(self) -> None:
         self.failures = Failures()
         self.shedding: SheddingPolicy | None = None
         self.send_shapes: SendShapes | None = None
         self.many_sends: ManySends | None = None
+        self.asks_who = False
+        """Whether a guard asks who sends a request before its handler is called."""
         self.by_code: Final[dict[int, Handler]] = {}
         self.urgent: Final[set[int]] = set()
 
@@ -331,7 +360,7 @@ class Handlers:
         left.urgent.update(self.urgent)
         if SEND_CODES.isdisjoint(codes):
             left.shedding, left.send_shapes, left.many_sends = self.shedding, self.send_shapes, self.many_sends
-        left.failures = self.failures
+        left.failures, left.asks_who = self.failures, self.asks_who
         return left
 
     def guarded(self, guard: Guard, passes: PassesSends | None = None) -> "Handlers":
@@ -342,6 +371,7 @@ class Handlers:
         behind = Handlers()
         behind.by_code.update({code: _behind(guard, handler) for code, handler in self.by_code.items()})
         behind.urgent.update(self.urgent)
+        behind.asks_who = True
         behind.shedding, behind.failures = self.shedding, self.failures
         if passes is not None and self.many_sends is not None:
             behind.send_shapes, behind.many_sends = self.send_shapes, _if_passing(passes, self.many_sends)

@@ -3,12 +3,21 @@
 Made for scrapes and probes: one page is made at a time and others wait for it, at most `MAX_WAITING`. It goes through
 the door of the network, so that simulated clusters have it too.
 
+Anybody who reaches the port can ask, so what a visitor costs is bounded. A visitor is not read while a request of its
+own waits for a page or while it has not taken the last answer, so pipelined requests stay in its own memory. A visitor
+that does not take an answer within `TAKEN_S`, or does not finish a request within `HEAD_S`, is cut. One more connection
+than `MAX_CONNECTIONS` ends one of the address that has the most: the one that has asked for nothing the longest, or, if
+all wait for a page, the one that has waited the longest. So neither idle nor busy strangers keep a scrape out. Making
+pages takes at most `PAGES_SHARE` of the time; pages below `PROBES` have a line of their own, and `PROBES_SHARE`.
+
 Invariants: a request line and its headers are at most `MAX_HEAD_BYTES`; at most `MAX_CONNECTIONS` are open, each ended
-after `IDLE_S` without a request; answers leave in the order of the requests.
+after `IDLE_S` without a request; a visitor holds at most one read and one page; answers leave in the order of the
+requests.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
@@ -17,7 +26,18 @@ from firearrow.runtime.network import Address, Listener, Network
 MAX_HEAD_BYTES: Final = 8 * 1024
 MAX_CONNECTIONS: Final = 64
 MAX_WAITING: Final = 64
+MAX_UNSENT_BYTES: Final = 32 * 1024 * 1024
+"""The most bytes of answers that all visitors together have not taken."""
 IDLE_S: Final = 120.0
+HEAD_S: Final = 10.0
+"""Seconds within which a request that began must be complete."""
+TAKEN_S: Final = 10.0
+"""Seconds within which a visitor must take an answer."""
+PAGES_SHARE: Final = 0.2
+"""The part of the time that may go into pages: after a page that took 10 ms the next is made 40 ms later."""
+PROBES: Final = "/health/"
+PROBES_SHARE: Final = 0.05
+"""The part of the time that may go into answers to probes, which do not wait for other pages."""
 PLAIN: Final = "text/plain; charset=utf-8"
 _END: Final = b"\r\n\r\n"
 _REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
@@ -45,6 +65,7 @@ class HttpPort:
         self._network = network
         self._pages = pages
         self._waiting: asyncio.Queue[tuple[_Visitor, _Asked]] = asyncio.Queue(MAX_WAITING)
+        self._probes: asyncio.Queue[tuple[_Visitor, _Asked]] = asyncio.Queue(MAX_WAITING)
         self._listener: Listener | None = None
         self.visitors: Final[dict[_Visitor, None]] = {}
 
@@ -68,14 +89,55 @@ class HttpPort:
 
     async def run(self) -> None:
         """Make pages until cancelled."""
+        await asyncio.gather(self._serve(self._waiting, PAGES_SHARE), self._serve(self._probes, PROBES_SHARE))
+
+    async def _serve(self, waiting: "asyncio.Queue[tuple[_Visitor, _Asked]]", share: float) -> None:
+        now = asyncio.get_running_loop().time
         while True:
-            visitor, asked = await self._waiting.get()
+            visitor, asked = await waiting.get()
+            if not visitor.is_open:
+                continue
+            began = now()
             visitor.answer(await self._page(asked), asked)
+            self._check_unsent()
+            await asyncio.sleep((now() - began) * (1 / share - 1))
+
+    def _check_unsent(self) -> None:
+        """Cut the visitors that asked first of those who do not take their answers, if these are too many bytes."""
+        unsent = {visitor: visitor.unsent for visitor in self.visitors}
+        held = sum(unsent.values())
+        for visitor, size in unsent.items():
+            if held <= MAX_UNSENT_BYTES:
+                break
+            if size:
+                held -= size
+                visitor.cut()
+
+    def enter(self, visitor: "_Visitor") -> None:
+        """Count a new connection; if there are too many, end one of the address that has the most."""
+        self.visitors[visitor] = None
+        if len(self.visitors) > MAX_CONNECTIONS:
+            counts = Counter(each.host for each in self.visitors)
+            most = max(counts.values())
+            crowd = [each for each in self.visitors if counts[each.host] == most]
+            ended = next((each for each in crowd if not each.is_waiting), crowd[0])
+            del self.visitors[ended]
+            ended.cut()
+
+    def heard(self, visitor: "_Visitor") -> None:
+        """Note that a visitor has sent a request."""
+        if self.visitors.pop(visitor, self) is None:
+            self.visitors[visitor] = None
 
     def ask(self, visitor: "_Visitor", asked: "_Asked") -> None:
         """Take a request."""
+        line = self._probes if asked.path.startswith(PROBES) else self._waiting
+        if line.full():  # visitors that were cut leave their places to others
+            for waiting in [line.get_nowait() for _ in range(line.qsize())]:
+                if waiting[0].is_open:
+                    line.put_nowait(waiting)
         try:
-            self._waiting.put_nowait((visitor, asked))
+            line.put_nowait((visitor, asked))
         except asyncio.QueueFull:
             visitor.refuse(503, "too many requests wait for a page")
 
@@ -99,7 +161,8 @@ class _Asked(NamedTuple):
     """Whether the connection stays open after the answer."""
 
 
-def _parse(head: bytes) -> _Asked | None:
+def parse_head(head: bytes) -> _Asked | None:
+    """Read the head of a request; None if it is no request that is answered here."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -118,71 +181,116 @@ class _Visitor(asyncio.Protocol):
         self._port = port
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._is_waiting = False
+        self._is_unread = False
+        """Whether the visitor has not taken the last answer."""
         self._timer: asyncio.TimerHandle | None = None
+        self._has_begun = False
+        """Whether a part of a request has come."""
+        self.host = ""
+        """The address of the visitor."""
+        self.is_waiting = False
+        """Whether a request of this visitor waits for its page."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the visitor has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if len(self._port.visitors) >= MAX_CONNECTIONS:
-            self._transport.abort()
-            return
-        self._port.visitors[self] = None
-        self._wait()
+        self.host = str(transport.get_extra_info("peername")[0])
+        self._transport.set_write_buffer_limits(0, 0)  # `resume_writing` says that everything was taken
+        self._wait(IDLE_S)
+        self._port.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self._transport = None
         self._port.visitors.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._received.clear()
+        self._wait(None)
+
+    def pause_writing(self) -> None:
+        """Note that the visitor has not taken all of an answer yet."""
+        self._is_unread = True
+
+    def resume_writing(self) -> None:
+        """Note that the visitor has taken the answer: look at its next request."""
+        self._is_unread = False
+        if self.is_open and not self.is_waiting:
+            self._go_on()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if not self._is_waiting:
+        if not self.is_waiting and not self._is_unread:
             self._next()
 
+    def _go_on(self) -> None:
+        self._wait(IDLE_S)
+        self._next()
+
     def _next(self) -> None:
-        end = self._received.find(_END)
-        if end > MAX_HEAD_BYTES or (end < 0 and len(self._received) > MAX_HEAD_BYTES):
+        """Take the next whole request, and read no further until it is answered; without one, read on."""
+        assert self._transport is not None, "there is data, so there is a connection"
+        end = self._received.find(_END, 0, MAX_HEAD_BYTES + len(_END))
+        if end < 0 and len(self._received) > MAX_HEAD_BYTES:
             self.refuse(431, f"a request may have {MAX_HEAD_BYTES} bytes")
             return
         if end < 0:
+            if self._received and not self._has_begun:
+                self._has_begun = True
+                self._wait(HEAD_S)
+            self._transport.resume_reading()
             return
-        asked = _parse(bytes(self._received[:end]))
+        asked = parse_head(bytes(self._received[:end]))
         del self._received[: end + len(_END)]
         if asked is None:
             self.refuse(400, "this is not a GET request of HTTP/1")
             return
-        self._is_waiting = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._transport.pause_reading()
+        self.is_waiting, self._has_begun = True, False
+        self._wait(None)
+        self._port.heard(self)
         self._port.ask(self, asked)
 
     def answer(self, page: Page, asked: _Asked) -> None:
-        """Send a page, then look at the next request."""
-        self._is_waiting = False
+        """Send a page; look at the next request when the visitor has taken it."""
+        self.is_waiting = False
         self._send(page, keeps=asked.keeps, body=asked.method != "HEAD")
-        if self._transport is not None and not self._transport.is_closing():
-            self._wait()
-            self._next()
+        if self.is_open and not self._is_unread:
+            self._go_on()
 
     def refuse(self, status: int, why: str) -> None:
         """Send the reason and end the connection."""
         self._send(Page(f"{why}\n".encode(), status), keeps=False)
 
     def _send(self, page: Page, *, keeps: bool, body: bool = True) -> None:
-        if self._transport is None:
+        if not self.is_open or self._transport is None:
             return
         stays = "keep-alive" if keeps else "close"
         head = (
             f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\nContent-Type: {page.kind}\r\n"
             f"Content-Length: {len(page.body)}\r\nConnection: {stays}\r\n\r\n"
         )
+        self._wait(TAKEN_S)
         self._transport.write(head.encode() + (page.body if body else b""))
         if not keeps:
             self._transport.close()
 
-    def _wait(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.end)
+    def _wait(self, seconds: float | None) -> None:
+        """Cut the connection after ``seconds`` unless this is called again; None: not at all."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.cut)
+
+    def cut(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def end(self) -> None:
         """End the connection after what was sent."""

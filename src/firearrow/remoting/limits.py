@@ -1,4 +1,4 @@
-"""What one endpoint accepts from its peers, and how much it holds for them.
+"""The limits of one endpoint: on its peers' frames and connections, and on the bytes that it holds for them.
 
 The defaults let in everything that Apache RocketMQ 5.5.0 lets in from a stock client (``NettyServerConfig``,
 ``NettySystemConfig``, ``NettyDecoder``). Where Apache has no limit at all, the default is far above what a stock client
@@ -21,7 +21,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 16 * MIB
     max_header_bytes: Annotated[
         int, Meta(ge=64, le=16 * MIB, description="Longest header; a longer one ends the connection.")
-    ] = 1 * MIB
+    ] = 256 * KIB
     max_connections: Annotated[
         int, Meta(ge=1, description="Connections that a server holds open; further ones are closed as they arrive.")
     ] = 60_000
@@ -50,8 +50,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=KIB,
-            description="Bytes waiting to be read by all peers; past it the peer that has read nothing for the longest "
-            "is cut.",
+            description="Bytes of answers waiting to be read by all peers, a partly sent answer counted whole; past it "
+            "the peer that has read nothing for the longest is cut.",
         ),
     ] = 48 * MIB
     max_connection_answer_bytes: Annotated[

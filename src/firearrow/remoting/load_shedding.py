@@ -24,16 +24,16 @@ class SheddingPolicy(Protocol):
 
     @property
     def rest_s(self) -> float:
-        """How long a connection rests after its requests were refused unread."""
+        """The time that a connection rests after its requests were refused unread."""
         ...
 
     @property
     def pace_s(self) -> float:
-        """How long a connection rests after a small read that is served; 0 while the server is not overloaded."""
+        """The time that a connection rests after a small read that is served; 0 while the server is not overloaded."""
         ...
 
     def refusals(self, *, has_rested: bool) -> Refusals | None:
-        """What to refuse, and how, in this turn of the loop; None while nothing is to be refused.
+        """Return the refusal of requests in this turn of the loop; None while nothing is to be refused.
 
         ``has_rested``: the connection was not read for ``rest_s`` before this read.
         """

@@ -65,7 +65,7 @@ class OperationConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_
 
 
 class OperationPort:
-    """What a server shows to operators over HTTP."""
+    """The metrics and health of a server over HTTP, for operators."""
 
     def __init__(self, network: Network, registry: Registry, readiness: Readiness) -> None:
         self._registry = registry

@@ -1,4 +1,4 @@
-"""How many connections each address has, over all ports that share a `PerAddress`."""
+"""The number of connections of each address, over all ports that share a `PerAddress`."""
 
 from typing import Final
 

@@ -28,7 +28,7 @@ OnConnected = Callable[[Connection | FireArrowError], None]
 
 
 class _Route:
-    """What is known about one address."""
+    """The connection to one address, or the state of connecting to it."""
 
     __slots__ = ("backoff_s", "connection", "dialling", "error", "not_before", "waiters")
 

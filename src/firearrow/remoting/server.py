@@ -9,15 +9,19 @@ Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens 
 import asyncio
 import logging
 import ssl
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from firearrow.errors import BadFrame, SettingsError
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.endpoint import Endpoint, PeerHook
+from firearrow.remoting.flow import STRANGER
 from firearrow.remoting.greeting import Greeting, Opening, StreamKind
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.per_address import PerAddress
+from firearrow.remoting.strangers import OPENING_S, REFUSED_PAUSE_S
+from firearrow.remoting.turns import Turns
 from firearrow.runtime.network import Address, Listener, Network
 from firearrow.runtime.tls import TlsLayer
 from firearrow.runtime.tls_settings import TlsMode
@@ -26,7 +30,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class ServerLoad(NamedTuple):
-    """What the connections of a server hold, in all."""
+    """The bytes that the connections of a server hold, in all."""
 
     connections: int = 0
     in_flight_bytes: int = 0
@@ -58,6 +62,7 @@ class Server:
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
         per_address: PerAddress | None = None,
+        turns: Turns | None = None,
     ) -> None:
         if tls is None and tls_mode is TlsMode.ENFORCING:
             raise SettingsError("TLS is enforced and there is no certificate: give a certificate, or change the mode")
@@ -69,6 +74,7 @@ class Server:
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
         self._per_address = per_address
+        self._turns = turns
         self._endpoint: Endpoint | None = None
         self._listener: Listener | None = None
 
@@ -80,7 +86,7 @@ class Server:
 
     @property
     def failures(self) -> int:
-        """How many requests failed by a bug of a handler since the server was made."""
+        """The number of requests that failed by a bug of a handler since the server was made."""
         return self._handlers.failures.count
 
     @property
@@ -90,7 +96,7 @@ class Server:
 
     @property
     def load(self) -> ServerLoad:
-        """What the connections hold now."""
+        """The bytes that the connections hold now."""
         endpoint = self._endpoint
         if endpoint is None:
             return ServerLoad()
@@ -99,7 +105,7 @@ class Server:
             in_flight_bytes=endpoint.budget.held,
             in_flight_bytes_max=max((each.in_flight for each in endpoint.connections), default=0),
             answer_bytes=endpoint.promises.held,
-            unsent_bytes=endpoint.unsent.held,
+            unsent_bytes=endpoint.unsent.count(),
             partial_bytes=endpoint.partials.held,
             refused=endpoint.refused.total,
             cut=endpoint.cuts.total,
@@ -113,6 +119,7 @@ class Server:
             on_connect=self._on_connect,
             on_disconnect=self._on_disconnect,
             per_address=self._per_address,
+            turns=self._turns,
             is_server=True,
         )
         self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
@@ -148,6 +155,7 @@ class _Arrival(asyncio.Protocol):
         self._greeting = Greeting(proxy_protocol=endpoint.limits.proxy_protocol)
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
+        self._opening: Opening | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         endpoint = self._endpoint
@@ -156,13 +164,32 @@ class _Arrival(asyncio.Protocol):
             self._refuse(str(transport.get_extra_info("peername")))
             self._transport.abort()
             return
+        host = "" if endpoint.limits.proxy_protocol else transport.get_extra_info("peername")[0]
+        if host and self._is_in_debt(host):
+            self._transport.abort()
+            return
         connection = Connection(endpoint)
-        if not endpoint.limits.proxy_protocol and not self._enters(connection, transport.get_extra_info("peername")[0]):
+        if host and not self._enters(connection, host):
             self._transport.abort()
             return
         self._connection = connection
         connection.wait_for_greeting()
         connection.connection_made(transport)
+        if host:
+            connection.charge_opening(host, OPENING_S)
+
+    def _is_in_debt(self, host: str) -> bool:
+        """Whether strangers of this address have taken so much time that it gets no further connection now."""
+        endpoint = self._endpoint
+        now = endpoint.loop.time()
+        pause = endpoint.strangers.pause_of(host, now)
+        if pause <= REFUSED_PAUSE_S:
+            return False
+        if number := endpoint.strangers.refused.count(now):
+            extra = {"peer": host, "refused": number, "total": endpoint.strangers.refused.total}
+            said = "connection of %s refused: connections of this address prove nobody, and took too much time"
+            log.warning(said, host, extra=extra)
+        return True
 
     def _enters(self, connection: Connection, host: str) -> bool:
         """Whether the host has room for one more connection, which counts from now on."""
@@ -189,6 +216,9 @@ class _Arrival(asyncio.Protocol):
         connection, transport = self._connection, self._transport
         if connection is None or transport is None:
             return
+        if self._opening is not None:
+            self._opening = self._opening._replace(rest=self._opening.rest + data)
+            return
         try:
             opening = self._greeting.feed(data)
         except BadFrame as error:
@@ -197,14 +227,28 @@ class _Arrival(asyncio.Protocol):
         if opening is None:
             return
         if self._endpoint.limits.proxy_protocol:
-            source = opening.source or connection.address
-            if not self._enters(connection, source.host):
-                connection.cut("its address has as many connections as it may")
+            host = (opening.source or connection.address).host
+            if self._is_in_debt(host) or not self._enters(connection, host):
+                connection.cut("its address has as many connections as it may, or took too much time for nobody")
                 return
+            connection.charge_opening(host, OPENING_S)
         if opening.kind is StreamKind.PLAIN:
             self._plain(connection, transport, opening)
         else:
-            self._secure(connection, transport, opening)
+            self._opening = opening
+            self._open_secured()
+
+    def _open_secured(self) -> None:
+        """Begin the handshake, as soon as the address has time for it."""
+        connection, transport, opening = self._connection, self._transport, self._opening
+        if connection is None or transport is None or opening is None or not connection.is_open:
+            return
+        if pause := connection.wait_for_time((opening.source or connection.address).host):
+            connection.hold(STRANGER)
+            self._endpoint.loop.call_later(pause, self._open_secured)
+            return
+        connection.unhold(STRANGER)
+        self._secure(connection, transport, opening)
 
     def _plain(self, connection: Connection, transport: asyncio.Transport, opening: Opening) -> None:
         if self._mode is TlsMode.ENFORCING:
@@ -226,8 +270,10 @@ class _Arrival(asyncio.Protocol):
                 log.warning("TLS handshake of %s failed: %s", connection.address, error, extra=extra)
             connection.connection_lost(error)
 
+        host = (opening.source or connection.address).host
         inner = _Secured(connection, opening.source)
-        layer = TlsLayer(self._tls, inner, server_side=True, on_failure=failed)
+        step = partial(connection.charge_opening, host)
+        layer = TlsLayer(self._tls, inner, server_side=True, on_failure=failed, on_step=step)
         transport.set_protocol(layer)
         layer.connection_made(transport)
         layer.data_received(opening.rest)

@@ -26,7 +26,7 @@ JOIN_BELOW_BYTES: Final = 64 * 1024
 """Frames up to this many bytes in all are copied into one buffer; above it the copy would cost more than it saves."""
 
 CLOSING_S: Final = 5.0
-"""How long a closed connection may take to send what was queued before it is cut."""
+"""The time that a closed connection has to send its queued bytes before it is cut."""
 
 
 class Wire(asyncio.Protocol):
@@ -36,7 +36,8 @@ class Wire(asyncio.Protocol):
         limits = endpoint.limits
         self._endpoint = endpoint
         shapes = endpoint.handlers.send_shapes
-        self._talk = Talk(limits=endpoint.frame_limits, outstanding_max=limits.max_calls, shapes=shapes)
+        learns = not endpoint.handlers.asks_who
+        self._talk = Talk(limits=endpoint.frame_limits, outstanding_max=limits.max_calls, shapes=shapes, learns=learns)
         self._address = address
         self._transport: asyncio.Transport | None = None
         self._holds = 0
@@ -50,6 +51,8 @@ class Wire(asyncio.Protocol):
         self._gathered = 0
         self._most_gathered = limits.write_high_water_bytes
         self._aside: deque[Event] = deque()
+        self._written = 0
+        self._large_writes: deque[tuple[int, int]] = deque()  # where each begins and ends in what was written
         self.is_open = False
         self.is_writable = True
         self.certificate_name = ""
@@ -89,7 +92,7 @@ class Wire(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that the peer has caught up with reading."""
         self.is_writable = True
-        self._endpoint.unsent.forget(self)
+        self._endpoint.unsent.update(self, self.unsent, self.unfreed)
         self.unhold(WRITE_BUFFER)
         self._wake_writers()
 
@@ -121,6 +124,15 @@ class Wire(asyncio.Protocol):
     def unsent(self) -> int:
         """Bytes that wait to be sent."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def unfreed(self) -> int:
+        """Bytes of the writes that are not sent completely: a transport may free a write when all of it is sent."""
+        unsent, large = self.unsent, self._large_writes
+        sent = self._written - unsent
+        while large and large[0][1] <= sent:
+            large.popleft()
+        return unsent + max(sent - large[0][0], 0) if large else unsent
 
     async def wait_writable(self, timeout_ms: float) -> float:
         """Wait until the peer keeps up with reading; return the seconds that took, or raise ``Overloaded``."""
@@ -167,14 +179,20 @@ class Wire(asyncio.Protocol):
             return
         self._last_sent = self._endpoint.loop.time()
         if len(data) == 1:
+            size = len(data[0])
             transport.write(data[0])
-        elif sum(map(len, data)) <= JOIN_BELOW_BYTES:
-            transport.write(b"".join(data))
         else:
-            transport.writelines(data)
+            size = sum(map(len, data))
+            if size <= JOIN_BELOW_BYTES:
+                transport.write(b"".join(data))
+            else:
+                transport.writelines(data)
+        self._written += size
         unsent = transport.get_write_buffer_size()
         if unsent > UNCOUNTED_BYTES:
-            self._endpoint.unsent.update(self, unsent)
+            if size > UNCOUNTED_BYTES:
+                self._large_writes.append((self._written - size, self._written))
+            self._endpoint.unsent.update(self, unsent, self.unfreed)
             if not self.is_writable and unsent > self._endpoint.limits.max_unsent_bytes:
                 self.cut("max_unsent_bytes is reached: the peer does not read")
 
@@ -188,8 +206,10 @@ class Wire(asyncio.Protocol):
         """Stop reading for this reason, besides others; a no-op at a caller, which must always read."""
         if not self._endpoint.is_server:
             return
-        if not self._holds and self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        transport = self._transport
+        # uvloop begins to read after `connection_made`, also a transport that was paused there.
+        if transport is not None and not transport.is_closing() and (not self._holds or transport.is_reading()):
+            transport.pause_reading()
         self._holds |= reason
 
     def unhold(self, reason: int) -> None:

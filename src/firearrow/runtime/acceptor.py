@@ -19,10 +19,10 @@ from typing import Final
 from firearrow.runtime.disk.real_disk import DESCRIPTORS_MAX
 from firearrow.telemetry.damped import Damped
 
-AT_ONCE: Final = 32
+AT_ONCE: Final = 4
 """Connections accepted in one turn of the loop."""
 REST_S: Final = 0.02
-"""How long a listener pauses after it refused a connection."""
+"""Pause of a listener after it refused a connection."""
 OTHERS: Final = 64
 """Descriptors reserved for other uses than connections and store files."""
 BACKLOG: Final = 1024
@@ -32,7 +32,7 @@ log: Final = logging.getLogger(__name__)
 
 
 def raise_descriptor_limit() -> int:
-    """Allow this process as many descriptors as the system lets it have; return how many."""
+    """Allow this process as many descriptors as the system lets it have; return their number."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -63,7 +63,7 @@ class Acceptor:
         self.refused: Final = Damped()
         """Connections that were closed as they arrived."""
         self.exhausted: Final = Damped()
-        """How often the system had no free descriptor."""
+        """The times that the system had no free descriptor."""
         for listener in sockets:
             listener.listen(BACKLOG)
             self._loop.add_reader(listener, self._accept, listener)

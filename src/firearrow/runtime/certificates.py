@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Certificates:
-    """What a server shows to its clients, and what it shows and trusts when it connects to other servers."""
+    """The certificate shown to clients, and the certificates shown and trusted when this server connects to others."""
 
     def __init__(self, incoming: ServerTls, outgoing: ClientTls) -> None:
         """Raise ``SettingsError`` if a file is missing or does not fit."""

@@ -3,10 +3,12 @@
 Elapsed time, timers and deadlines belong to the event loop (``loop.time()``, ``asyncio.timeout``); this door
 has the other readings. Wall time may jump either way, so nothing measures a duration with it. Ticks only
 move forward but count from an arbitrary start, and they are for metrics alone: no decision may depend on
-them. CPU time decides one thing: how many messages filters look at before other work has its turn.
+them. CPU time decides whose turn it is: how many messages filters look at, and which connection of a server is served,
+before other work has its turn.
 """
 
 import asyncio
+import threading
 import time
 from typing import Protocol
 
@@ -37,11 +39,15 @@ class SystemClock:
     ticks = staticmethod(time.perf_counter_ns)
     """Return a steady count of nanoseconds; read twice for every send that is timed, so nothing stands in between."""
 
-    def cpu_ns(self) -> int:
-        """Return the nanoseconds that this thread has run on a CPU."""
-        return time.thread_time_ns()
+    cpu_ns = staticmethod(time.thread_time_ns)
+    """Return the nanoseconds that this thread has run on a CPU; read twice for every read of a server."""
 
 
 def elapsed_ms() -> int:
     """Return the running event loop's time in milliseconds: it only moves forward, from an arbitrary start."""
     return int(asyncio.get_running_loop().time() * 1000)
+
+
+def block(seconds: float) -> None:
+    """Let this thread do nothing for a while. Never call it on a loop."""
+    threading.Event().wait(seconds)

@@ -1,4 +1,4 @@
-"""When Python's garbage collector runs in a server, and over which objects.
+"""The schedule of Python's garbage collector in a server, and the objects that it walks.
 
 A collection holds the loop while it walks its objects: a tenth of a second and more for the objects of 50,000 topics,
 which Python walks again whenever a quarter as many are new. A server makes hardly any reference cycles: connections,

@@ -27,14 +27,14 @@ class Host(Struct, frozen=True, kw_only=True):
     swappiness: int | None = None
     map_count: int | None = None
     dirty_bytes: int | None = None
-    """When so many bytes wait for the disk, the kernel makes writers wait."""
+    """The number of bytes waiting for the disk at which the kernel makes writers wait."""
     zone_reclaim: int | None = None
     is_clock_kept: bool | None = None
     """Whether a daemon keeps the clock right."""
 
 
 class Advice(Struct, frozen=True):
-    """What is the case, and what to do."""
+    """A setting of the machine that should change: its state, and the step to take."""
 
     name: str
     what: str
@@ -42,7 +42,7 @@ class Advice(Struct, frozen=True):
 
 
 def advice(host: Host) -> Iterator[Advice]:
-    """Return what a broker would be better off with."""
+    """Return the changes to a machine that help a broker."""
     if host.descriptors is not None and host.descriptors < DESCRIPTORS:
         yield Advice(
             "few-descriptors",

@@ -1,4 +1,4 @@
-"""Which loop a process runs, and how the process ends.
+"""The event loop that a process runs, and the end of the process.
 
 uvloop where it is installed, stock asyncio otherwise. SIGINT and SIGTERM cancel the main coroutine, whose
 ``finally`` blocks then shut down in order; a second signal ends the process at once. A program that waits before it

@@ -1,4 +1,4 @@
-"""What a server needs to know about its machine."""
+"""Facts that a server needs about its machine: address, memory, boot, time zone."""
 
 import calendar
 import os

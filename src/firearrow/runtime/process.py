@@ -10,12 +10,12 @@ def process_id() -> int:
 
 
 def home_directory() -> str:
-    """Where the user's own files are."""
+    """Return the directory of the user's own files."""
     return os.path.expanduser("~")
 
 
 def core_count() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

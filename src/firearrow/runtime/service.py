@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from firearrow.errors import BrokenInvariant
+from firearrow.errors import BrokenInvariant, DiskError
 
 T = TypeVar("T")
 Ending = Callable[[], Awaitable[None] | None]
@@ -68,10 +68,17 @@ class Lifetime:
             else:
                 error = error or cancelled
         for failed in failures:
-            log.error("something did not end cleanly", exc_info=failed, extra={"owner": self._name})
+            self._tell(failed)
         await self._group.__aexit__(type(error) if error else None, error, trace)
         if failures and error is None:
             raise ExceptionGroup(f"{self._name} did not end cleanly", failures)
+
+    def _tell(self, failed: Exception) -> None:
+        """Log why an ending failed; a disk that is full or fails is no fault of the program that could be traced."""
+        if isinstance(failed, DiskError):
+            log.error("something did not end cleanly: %s", failed, extra={"owner": self._name, "reason": str(failed)})
+        else:
+            log.error("something did not end cleanly", exc_info=failed, extra={"owner": self._name})
 
 
 async def _finish(ending: Ending) -> asyncio.CancelledError | None:

@@ -4,7 +4,7 @@ A ``TlsLayer`` sits between a transport and an ordinary protocol. To the transpo
 protocol it offers a transport of its own once the handshake is done. Rules it keeps:
 
 * the inner protocol hears ``connection_made`` after the handshake, never before; if the handshake fails it
-  hears nothing, and ``on_failure`` is called instead, once;
+  hears nothing, and ``on_failure`` is called instead, once; ``on_step`` hears the seconds of every step of it;
 * back-pressure passes through both ways: the outer transport's buffer is the only one;
 * ``close`` sends close_notify, flushes, and reads on, discarding, until the peer has said the same: a socket
   closed over unread bytes (session tickets, say) would reset the connection and take what we sent last with
@@ -47,6 +47,7 @@ class TlsLayer(asyncio.Protocol):
         server_hostname: str | None = None,
         on_ready: Callable[[asyncio.Transport], None] | None = None,
         on_failure: Callable[[Exception], None] | None = None,
+        on_step: Callable[[float], None] | None = None,
         handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
     ) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -54,6 +55,7 @@ class TlsLayer(asyncio.Protocol):
         self.inner = inner
         self._on_ready = on_ready
         self._on_failure = on_failure
+        self._on_step = on_step
         self._timeout_s = handshake_timeout_s
         self._deadline: asyncio.TimerHandle | None = None
         self._established = False
@@ -113,6 +115,15 @@ class TlsLayer(asyncio.Protocol):
     # -- handshake
 
     def _handshake(self) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            self._step()
+        finally:
+            if self._on_step is not None:
+                self._on_step(clock() - began)
+
+    def _step(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -280,7 +291,7 @@ class TlsLayer(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """What the inner protocol sees."""
+    """The transport that the inner protocol sees."""
 
     def __init__(self, layer: TlsLayer) -> None:
         super().__init__()

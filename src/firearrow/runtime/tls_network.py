@@ -17,9 +17,9 @@ from firearrow.runtime.tls_settings import TlsMode
 from firearrow.telemetry.damped import Damped
 
 FIRST_BYTE_S: Final = 20.0
-"""How long a new connection may be silent."""
+"""The longest silence of a new connection."""
 MOST_SILENT: Final = 64
-"""How many connections may be silent at a time: past it the oldest is closed, so that they take no descriptors."""
+"""The most silent connections at a time: past it the oldest is closed, so that they take no descriptors."""
 
 log = logging.getLogger(__name__)
 

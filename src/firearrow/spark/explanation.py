@@ -1,4 +1,4 @@
-"""What a failure inside Spark means, in at most three lines. Pure.
+"""Explanations of failures inside Spark, in at most three lines. Pure.
 
 An error of a source or a sink crosses Python, the JVM and Python again, and arrives as hundreds of lines: Spark's own
 sentence, a trace of Java, and inside it the traces of Python. The last line of the innermost trace that names an error
@@ -27,6 +27,8 @@ _OURS: Final = re.compile(r"firearrow\.errors\.(\w+): (.+)")
 _PYTHON: Final = re.compile(r"^(?:pyspark\.errors[\w.]*\.)?(\w+(?:Error|Exception)): (.+)", re.MULTILINE)
 _JAVA: Final = re.compile(r"^: ([\w.$]+(?:: .+)?)", re.MULTILINE)
 """The line of py4j's text that says what Java raised."""
+NO_WORKER: Final = "Python worker failed to connect back"
+"""Spark's text for a Python worker that needs more than 10 seconds to start."""
 _NO_S3: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem not found"
 _CLASS: Final = re.compile(r"\[[A-Z_.]+\] ?")
 _STATE: Final = re.compile(r" SQLSTATE: \w+")
@@ -46,6 +48,12 @@ def explain(error: BaseException) -> Explanation:
     ours = _OURS.findall(words)
     if ours:
         return Explanation(_short(ours[-1][1]), is_known=True)
+    if NO_WORKER in words:
+        return Explanation(
+            "a Python worker of Spark did not start within the 10 seconds that Spark allows: the machine is busy. "
+            "Nothing is lost: start the command again, when less runs here, or with fewer tables at once",
+            is_known=True,
+        )
     outside = _of_storage(error)
     if outside:
         return Explanation(outside, is_known=True)
@@ -83,7 +91,7 @@ def _of_storage(error: BaseException) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Return the text of an error, in one line."""
     return _short(" ".join(_ESCAPES.sub("", str(error)).split()) or type(error).__name__).rstrip(".;")
 
 

@@ -8,20 +8,23 @@ back-off, because an error in a driver's call ends the query.
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes, PullStatus
+from firearrow.client import MessageQueue, PulledBytes, PullStatus
+from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.routes import MASTER_ID, Route
 from firearrow.errors import (
     ConnectionFailed,
     ConnectionLost,
     FireArrowError,
+    NoRoute,
     RequestRefused,
     RequestTimedOut,
     SettingsError,
@@ -32,18 +35,23 @@ from firearrow.protocol.bodies.naming.route import TopicList
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.naming.route import GetAllTopicListFromNameserver
 from firearrow.record.decode import peek
+from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.portal import Portal
 from firearrow.runtime.process import process_id
 from firearrow.spark.options import Chosen, Connection, Fetching
-from firearrow.spark.reach import ask_names, client_tls, require_checked_accounts, route_of
+from firearrow.spark.reach import ask_names, client_tls, deleted_topics, require_checked_accounts, route_of
+from firearrow.spark.row_mark import Mark
 
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+FinalErrors = type[FireArrowError] | tuple[()]
+Place = tuple[str, str]
+"""A topic and a broker."""
 
 LONGEST_PAUSE_S: Final = 5.0
 ROUTES_MS: Final = 5000
-"""How often routes are refreshed: new and removed queues and brokers are noticed within this time."""
+"""Milliseconds between refreshes of routes: new and removed queues and brokers are noticed within this time."""
 UNANSWERED: Final = (ConnectionFailed, ConnectionLost, RequestTimedOut)
 REPLICA_ID: Final = 1
 LOOKS_AT_ONCE: Final = 64
@@ -80,9 +88,11 @@ class Link:
         self.fetching: Final = fetching
         self._checked: set[str] = set()
         self._has_met = False
+        self._deleted: tuple[set[Place], set[Place], int] = (set(), set(), 0)
+        self._told: set[str] = set()
         self._last_failure: FireArrowError | None = None
         self.portal: Final = Portal("firearrow-spark")
-        self.consumer: Final = PullConsumer(
+        self.consumer: Final = LogConsumer(
             connection.name_server, group=fetching.group, **_consumer_options(connection)
         )
         self.portal.call(self.consumer.open())
@@ -110,26 +120,58 @@ class Link:
     async def _all_topics(self) -> list[str]:
         return fastjson.decode(await ask_names(self._connection, GetAllTopicListFromNameserver()), TopicList).topic_list
 
-    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
-        """Return the first and last offsets of every readable queue of some topics."""
-        return self.portal.call(self._bounds_of_all(list(topics)))
+    def held(self, topics: Iterable[str], known: Iterable[MessageQueue] = ()) -> dict[MessageQueue, HeldQueue]:
+        """Return what logs have of every queue of some topics.
 
-    async def _bounds_of_all(self, topics: list[str]) -> dict[MessageQueue, Bounds]:
-        found: dict[MessageQueue, Bounds] = {}
-        for some in await asyncio.gather(*(self._patiently(partial(self._bounds, topic)) for topic in topics)):
+        ``known`` are queues of a checkpoint: those without messages are returned as empty ones. A topic of theirs
+        without a route is left out: it may be deleted.
+        """
+        known = list(known)
+        return self.portal.call(self._held(topics, known, {queue.topic for queue in known}))
+
+    def held_of_routed(self, topics: Collection[str]) -> dict[MessageQueue, HeldQueue]:
+        """Return what logs have of every queue of those topics that have a route."""
+        return self.portal.call(self._held(topics, [], topics))
+
+    async def _held(
+        self, topics: Iterable[str], known: list[MessageQueue], may_lack: Collection[str]
+    ) -> dict[MessageQueue, HeldQueue]:
+        async def held(topic: str) -> dict[MessageQueue, HeldQueue]:
+            # A stream looks again by itself, and a topic that it has read may be deleted: no time goes to retries.
+            final = NoRoute if may_lack else ()
+            try:
+                return await self._patiently(partial(self.consumer.held_queues, topic, known), final)
+            except NoRoute:
+                if topic not in may_lack:
+                    raise
+                return {}
+
+        found: dict[MessageQueue, HeldQueue] = {}
+        for some in await asyncio.gather(*(held(topic) for topic in topics)):
             found.update(some)
         await self._require_checked_accounts(found)
         return found
+
+    def deleted(self, places: set[Place]) -> set[Place]:
+        """Return the places at which a topic is deleted: the broker is there and does not know the topic."""
+        now_ms, (asked, found, asked_ms) = SystemClock().now_ms(), self._deleted
+        if places != asked or now_ms - asked_ms >= ROUTES_MS:
+            found = self.portal.call(self._patiently(partial(deleted_topics, self._connection, places)))
+            self._deleted = (places, found, now_ms)
+        return set(found)
+
+    def news(self, losses: Iterable[T]) -> list[T]:
+        """Return the losses that were not among those of the last call."""
+        losses = list(losses)
+        news = [loss for loss in losses if str(loss) not in self._told]
+        self._told = {str(loss) for loss in losses}
+        return news
 
     async def _require_checked_accounts(self, queues: Iterable[MessageQueue]) -> None:
         """Ask each broker once whether it checks accounts; that does not change while it runs."""
         topics = {queue.topic for queue in queues if queue.broker_name not in self._checked}
         await self._patiently(partial(require_checked_accounts, self._connection, sorted(topics)))
         self._checked.update(queue.broker_name for queue in queues)
-
-    async def _bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
-        readable = frozenset(await self.consumer.queues(topic))
-        return {queue: bounds for queue, bounds in (await self.consumer.bounds(topic)).items() if queue in readable}
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return the offset of each queue at its own time."""
@@ -189,23 +231,24 @@ class Link:
                 found[queue] = max(1.0, len(pulled.body) / max(1, min(32, pulled.next_offset - at)))
         return found
 
-    def stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Return the store times of the messages at some offsets, in milliseconds; missing messages are left out."""
-        return self.portal.call(self._stored_at(places)) if places else {}
+    def marks_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
+        """Return the marks of the messages at some offsets; missing messages are left out."""
+        return self.portal.call(self._marks_at(places)) if places else {}
 
-    async def _stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    async def _marks_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, Mark]:
         fetching, room = self.fetching.unfiltered(), asyncio.Semaphore(LOOKS_AT_ONCE)
 
-        async def look(queue: MessageQueue, place: int) -> int | None:
+        async def look(queue: MessageQueue, place: int) -> Mark | None:
             async with room:
                 pulled = await self.pull(queue, place, 1, fetching)
             if not pulled.body or pulled.status is not PullStatus.FOUND:
                 return None
             head = peek(pulled.body)
-            return head.store_timestamp if head.queue_offset <= place < pulled.next_offset else None
+            is_there = head.queue_offset <= place < pulled.next_offset
+            return Mark(head.store_timestamp, head.physical_offset) if is_there else None
 
         found = await asyncio.gather(*(look(*place) for place in places.items()))
-        return {queue: time_ms for queue, time_ms in zip(places, found, strict=True) if time_ms is not None}
+        return {queue: mark for queue, mark in zip(places, found, strict=True) if mark is not None}
 
     def report(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit the group's offsets to brokers. An unreachable broker gets them the next time."""
@@ -214,13 +257,16 @@ class Link:
         except FireArrowError as error:
             log.warning("progress could not be reported", extra={"reason": str(error)})
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Send a request, with retries after transient errors; give up earlier if the cluster has never answered."""
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], final: FinalErrors = ()) -> T:
+        """Send a request, with retries after transient errors; give up earlier if the cluster has never answered.
+
+        Errors of the kinds ``final`` are raised at once.
+        """
         if self._has_met:
-            return await self._again_and_again(ask)
+            return await self._again_and_again(ask, final)
         try:
             async with asyncio.timeout(self.fetching.connect_timeout_ms / 1000):
-                answer = await self._again_and_again(ask)
+                answer = await self._again_and_again(ask, final)
         except (TimeoutError, *UNANSWERED) as failure:
             raise self._unreached() from failure
         self._has_met = True
@@ -236,14 +282,14 @@ class Link:
             f"{self.fetching.connect_timeout_ms}) and fetchRetries (now {self.fetching.retries})"
         )
 
-    async def _again_and_again(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _again_and_again(self, ask: Callable[[], Awaitable[T]], final: FinalErrors = ()) -> T:
         fetching, pause_s = self.fetching, self.fetching.retry_interval_ms / 1000
         for attempt in range(fetching.retries + 1):
             try:
                 return await ask()
             except FireArrowError as error:
                 self._last_failure = error
-                if attempt == fetching.retries or not _may_pass(error):
+                if attempt == fetching.retries or isinstance(error, final) or not _may_pass(error):
                     raise
                 log.warning("a request is tried again", extra={"reason": str(error), "attempt": attempt + 1})
                 await asyncio.sleep(pause_s)

@@ -10,7 +10,7 @@ class Option(NamedTuple):
     default: str
     says: str
     kafka: str = "-"
-    """What Spark's Kafka connector calls it."""
+    """The name of the option in Spark's Kafka connector."""
 
 
 CONNECTION: Final = (

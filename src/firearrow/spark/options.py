@@ -33,10 +33,18 @@ LATEST: Final = -1
 DEFAULT_GROUP: Final = "SPARK_FIREARROW_SOURCE"
 MARKS: Final = "@stored"
 """The key of marks in the offsets of a checkpoint, see `marks`; not a legal topic name."""
+PLACES: Final = "@placed"
+"""The key of the physical offsets of marks."""
+SECONDS: Final = range(100_000_000, 315_532_800_000)
+"""Numbers that are a time since 1973 in seconds, and a time before 1980 in milliseconds."""
+LIVES: Final = "@lives"
+"""The key of the lives of topics."""
+BESIDE_OFFSETS: Final = frozenset({MARKS, PLACES, LIVES})
+"""Keys that are not topics."""
 
 
 class Connection(Struct, frozen=True):
-    """How a cluster is reached."""
+    """The name servers of a cluster, and the keys and TLS settings for it."""
 
     name_server: str
     access_key: str = ""
@@ -60,7 +68,7 @@ ByQueue = Mapping[str, Any]
 
 
 class Bound(Struct, frozen=True):
-    """Where reading begins or ends: a special offset for all, numbers by queue, or times."""
+    """The beginning or end of reading: a special offset for all, numbers by queue, or times."""
 
     kind: str
     """``offset`` or ``time``."""
@@ -71,7 +79,7 @@ class Bound(Struct, frozen=True):
 
 
 class Planning(Struct, frozen=True):
-    """How rows become tasks."""
+    """Limits for the division of rows into tasks."""
 
     min_partitions: int = 1
     max_partitions: int = 2
@@ -80,7 +88,7 @@ class Planning(Struct, frozen=True):
 
 
 class Decoding(Struct, frozen=True):
-    """How records become rows."""
+    """Settings for the conversion of records into rows."""
 
     batch_rows: int = 16_384
     check_crc: bool = False
@@ -90,7 +98,7 @@ class Decoding(Struct, frozen=True):
 
 
 class Fetching(Struct, frozen=True):
-    """How records are asked for."""
+    """Settings of the pulls: group, filter, retries and sizes."""
 
     group: str = DEFAULT_GROUP
     tags: str = "*"
@@ -107,7 +115,7 @@ class Fetching(Struct, frozen=True):
 
     @property
     def expression(self) -> Expression:
-        """What the broker filters by: an SQL92 or CEL expression, or tags."""
+        """The broker's filter: an SQL92 or CEL expression, or tags."""
         if self.cel:
             return Filter(self.cel, CEL)
         return Filter(self.sql) if self.sql else self.tags
@@ -123,7 +131,7 @@ class Fetching(Struct, frozen=True):
 
 
 class Chosen(Struct, frozen=True):
-    """Which topics and queues: exactly one of the three, or none for all topics."""
+    """The chosen topics or queues: exactly one of the three fields, or none for all topics."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -378,7 +386,7 @@ def _bound(given: Given, which: str, default: int, *, is_stream: bool) -> Bound:
     if word is not None:
         _refuse_senseless(which, word, is_stream=is_stream)
         return Bound("offset", word)
-    table = {topic: said for topic, said in given.table(name).items() if topic != MARKS}
+    table = {topic: said for topic, said in given.table(name).items() if topic not in BESIDE_OFFSETS}
     return Bound("offset", None, _numbers(table, name, lambda value: _offset(value, name)), name)
 
 
@@ -405,7 +413,7 @@ def _offset(value: object, name: str) -> int:
 def epoch_ms(text: str, name: str) -> int:
     """Return milliseconds since 1970, from such a number or from ISO 8601 with a zone."""
     if text.isascii() and text.isdigit():
-        return int(text)
+        return _checked_ms(int(text), name)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as wrong:
@@ -413,3 +421,13 @@ def epoch_ms(text: str, name: str) -> int:
     if moment.tzinfo is None:
         raise SettingsError(f"option {name} is {text!r}: say the zone, as 2026-01-31T12:00:00+00:00")
     return round(moment.timestamp() * 1000)
+
+
+def _checked_ms(number: int, name: str) -> int:
+    """Return a number of milliseconds; raise if it is one of seconds, which would be a day of the seventies."""
+    if number in SECONDS:
+        raise SettingsError(
+            f"option {name} is {number}, which is before 1980 in milliseconds since 1970; if these are seconds, write "
+            f"{number * 1000}, and for all that is there write 0"
+        )
+    return number

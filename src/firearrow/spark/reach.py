@@ -1,4 +1,4 @@
-"""How a cluster is reached: TLS and accounts from options, and single requests that the client has no method for.
+"""Requests to a cluster: TLS and accounts from options, and single requests that the client has no method for.
 
 A request here opens a connection, asks once and closes it; callers retry if they need to.
 """
@@ -12,17 +12,20 @@ from firearrow.client.doors import system_doors
 from firearrow.client.name_servers import NameServers, parse_name_servers
 from firearrow.client.routes import MASTER_ID, Route, read_route
 from firearrow.errors import RequestRefused, Unsupported
-from firearrow.protocol.bodies.naming.route import KVTable, TopicRouteData
+from firearrow.protocol.bodies.naming.route import ClusterInfo, KVTable, TopicRouteData
+from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
-from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
+from firearrow.protocol.requests.admin.topic import GetTopicStatsInfo
+from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo, GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.runtime.tls_settings import ClientTls
 from firearrow.spark.options import Connection
 
+_KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
 OUR_MARK: Final = "firearrowInstance"
-"""What a broker of this project has among the values of its running self, and no other."""
+"""A name in the runtime info of FireArrow's brokers, and of no others."""
 
 
 def client_tls(connection: Connection) -> ClientTls:
@@ -64,6 +67,28 @@ async def route_of(connection: Connection, topic: str) -> Route:
     """Return the present route of a topic."""
     request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
     return read_route(topic, fastjson.decode(await ask_names(connection, request), TopicRouteData))
+
+
+async def deleted_topics(connection: Connection, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return the topics, each with a broker, that the broker is there for and does not know.
+
+    What a broker has is not deleted while the broker is away: it comes back with the broker.
+    """
+    table = fastjson.decode(await ask_names(connection, GetBrokerClusterInfo()), ClusterInfo).broker_addr_table or {}
+    masters = {name: data.broker_addrs[MASTER_ID] for name, data in table.items() if MASTER_ID in data.broker_addrs}
+    doors = system_doors()
+    context, sign = access_of(connection).prepared(doors)
+    caller = Caller(doors.network, tls=context, sign=sign)
+
+    async def is_unknown(topic: str, broker: str) -> bool:
+        request = GetTopicStatsInfo(topic=topic)
+        reply = await caller.call(Address.parse(masters[broker]), request, accept=_KNOWN_OR_NOT)
+        return reply.code == ResponseCode.TOPIC_NOT_EXIST
+
+    try:
+        return {(topic, name) for topic, name in places if name in masters and await is_unknown(topic, name)}
+    finally:
+        await caller.close()
 
 
 async def require_checked_accounts(connection: Connection, topics: Iterable[str]) -> None:

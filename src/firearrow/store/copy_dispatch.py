@@ -48,6 +48,7 @@ class CopyDispatch:
         self._views = views
         self._at = log.tail
         self._seen = -1
+        self._advanced = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the copy until cancelled or until the log is fenced."""
@@ -60,6 +61,12 @@ class CopyDispatch:
             except StoreFenced:
                 return
 
+    async def reached(self, offset: int) -> None:
+        """Wait until every record below ``offset`` has been dispatched; for ever if the log is fenced before."""
+        while self._at < offset:
+            self._advanced.clear()
+            await self._advanced.wait()
+
     async def _take_turn(self) -> None:
         """Dispatch a piece of the log, after a pause in which the log is copied and acknowledged."""
         if self._log.kept - self._at < PIECE_BYTES:
@@ -68,6 +75,7 @@ class CopyDispatch:
         else:
             await self._rest()
         await self._step()
+        self._advanced.set()
         await asyncio.sleep(0)
 
     async def _rest(self) -> None:
@@ -116,15 +124,16 @@ class CopyDispatch:
     async def _dispatch(self, rows: list[Placed]) -> None:
         """Pass rows to the views; before the first row of a topic that was created again its queue is emptied."""
         dispatch, queues, start = self._views.dispatch, self._views.queues, 0
-        for number, (tail, _, _, queue_offset, _, sys_flag, _) in enumerate(rows):
+        for number, (tail, physical, _, queue_offset, _, sys_flag, _) in enumerate(rows):
             if queue_offset or sys_flag & PREPARED:
                 continue
             dispatch(rows[start:number])
             start = number
             queue = queues.tail_of(tail.topic, tail.queue_id)
             if queue.max_offset:
-                await self._views.begin_anew(queue)
-                fresh = queues.tail_of(tail.topic, tail.queue_id)
+                await self._views.begin_anew(queue, physical)
+            fresh = queues.tail_of(tail.topic, tail.queue_id)
+            if fresh is not tail:  # emptied here, or deleted since the rows were made
                 rows[number:] = [(fresh, *row[1:]) if row[0] is tail else row for row in rows[number:]]
         dispatch(rows[start:])
         for tail in {row[0] for row in rows}:

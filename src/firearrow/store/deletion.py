@@ -1,4 +1,4 @@
-"""Which log files a round of retention deletes. Pure; the rules are in `retention`."""
+"""The choice of the log files that a round of retention deletes. Pure; the rules are in `retention`."""
 
 from collections.abc import Sequence
 from sys import maxsize
@@ -12,7 +12,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class RetentionConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How long messages are kept."""
+    """The settings for keeping and deleting log files."""
 
     file_reserved_time: Annotated[
         int, Meta(ge=0, description="Hours that a log file is kept after its last write.")
@@ -56,12 +56,12 @@ class LogFile(NamedTuple):
 
 
 class Floors(NamedTuple):
-    """What the lakes of topics say about the log, as physical offsets."""
+    """The physical offsets up to which the lakes of topics have the log."""
 
     lacked: int
-    """Where the first message begins that a lake lacks; from here on no file is deleted by age."""
+    """The offset of the first message that a lake lacks; from here on no file is deleted by age."""
     released: int
-    """Below it lakes have every message, and their topics let go of them before they expire."""
+    """The offset below which lakes have every message, and their topics let go of messages before they expire."""
     topic: str = ""
     """The topic of the first message that a lake lacks; empty without one."""
 
@@ -73,11 +73,11 @@ ALL_HELD: Final = Floors(0, 0)
 
 
 class Decision(NamedTuple):
-    """What one round deletes, and whether sends are refused."""
+    """The files that one round deletes, and whether sends are refused."""
 
     delete: list[LogFile]
     forced: int
-    """How many of the files to delete, the last ones, are not expired, or are kept for a lake."""
+    """The number of files to delete, the last ones, that are not expired or are kept for a lake."""
     refuse: bool
     """Whether sends are refused from now on."""
     is_held: bool = False
@@ -93,13 +93,11 @@ def decide(
     *,
     asked: bool = False,
     refusing: bool = False,
-    kept_bytes: int = 0,
     floors: Floors = NO_FLOORS,
 ) -> Decision:
-    """Which of ``files`` (oldest first) to delete.
+    """Return which of ``files`` (oldest first) to delete.
 
-    ``asked``: delete expired files at any hour. ``kept_bytes``: the size of what must be written again. ``floors``:
-    what lakes have.
+    ``asked``: delete expired files at any hour. ``floors``: the part of the log that lakes have.
     """
     percent = 100 * (usage.total - usage.free) / max(usage.total, 1)
     expired_before = now_ms - config.file_reserved_time * HOUR_MS
@@ -115,8 +113,7 @@ def decide(
                 break
         delete.append(file)
     expired = len(delete)
-    frees_enough = 2 * kept_bytes <= sum(file.size for file in files)
-    if percent > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable and frees_enough:
+    if percent > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable:
         excess = usage.total - usage.free - usage.total * config.disk_space_clean_forcibly_ratio // 100
         for file in files[expired : config.delete_file_batch_max]:
             if sum(gone.size for gone in delete) >= excess:

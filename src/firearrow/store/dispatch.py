@@ -2,22 +2,30 @@
 
 Rows come in the order of the log, a batch at a time, both while the store runs and while it catches up. Dispatch is
 idempotent: a row that a view has already changes nothing. So after a crash the log is dispatched again from the offset
-up to which `views` are durable. Java: ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``,
+up to which queues and index are durable. Java: ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``,
 ``CommitLogDispatcherBuildIndex``.
+
+An exception in the queues or the index fences the log (`log.progress`): a row may be missing there, and messages after
+it would be acknowledged and never delivered. The other views hold no rows: they wake what waits for messages, or count.
+An exception of one of them is logged, the others get the rows all the same, and the store goes on.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Final, Protocol, TypeAlias
 
+from firearrow.errors import BrokenInvariant
 from firearrow.model.delays import delay_of_level
 from firearrow.model.flags import PREPARED
 from firearrow.model.java_hash import java_hash, tag_code
 from firearrow.model.numbers import whole_number
+from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.placement import Placed, Rows, UniformRows
 from firearrow.store.property_fields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
 from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
 from firearrow.store.queue.table import Queues
+from firearrow.telemetry.damped import Damped
 
 Row: TypeAlias = tuple[ConsumeQueue, int, int, int, int, int, bytes]
 """`Placed` whose tail is a queue of the table."""
@@ -26,11 +34,14 @@ PassedOver: TypeAlias = tuple[ConsumeQueue, int, int]
 """A queue, and the physical offset and queue offset of a row that the queue did not take."""
 
 View: TypeAlias = Callable[[Rows], None]
+"""Takes rows that can be read from now on. It must keep nothing that could be lost with a call."""
 
 TAGS_REMEMBERED: Final = 8192
 LONGEST_DELAY_MS: Final = 366 * 86_400_000
 _RELIEVED_AT_LEAST: Final = 16
 _TAGS: Final = TAGS_MARK[:-1]
+
+log = logging.getLogger(__name__)
 
 
 class KeyIndex(Protocol):
@@ -52,7 +63,8 @@ class Dispatch:
         self.last_store_ms = last_store_ms
         """Store time of the last row."""
         self.views: list[View] = []
-        """Further views, which get rows after queues and index."""
+        """Further views, which get rows after queues and index: waiting pulls, deliveries, statistics."""
+        self._failed = Damped()
         self._queues = queues
         self._writer = queues.writer
         self._index = index
@@ -74,8 +86,20 @@ class Dispatch:
         last = rows[-1]
         self.position = last[1] + last[2]
         self.last_store_ms = last[4]
+        if self.views:
+            self._show(rows)
+
+    def _show(self, rows: Rows) -> None:
+        """Pass rows to the further views. One that fails fences nothing, and gets the next rows again."""
         for view in self.views:
-            view(rows)
+            try:
+                view(rows)
+            except BrokenInvariant:
+                raise
+            except Exception as error:
+                if self._failed.count(elapsed_ms() / 1000):
+                    said = f"{type(error).__name__}: {error}"
+                    log.exception("%r failed at new messages: %s", view, said, extra={"reason": said})
 
     def enter_queues(self, rows: Rows) -> None:
         """Pass rows only to the queues, in order."""
@@ -162,14 +186,14 @@ class Dispatch:
 
 
 def delivery_ms(properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:
-    """When a delayed message is due; 0 when its properties name no delay."""
+    """Return the time at which a delayed message is due; 0 when its properties name no delay."""
     level = field(properties, DELAY_MARK)
     number = whole_number(level.decode("utf-8", "replace"))
     return store_ms + delay_of_level(delays, number) if number else 0
 
 
 def code_of(topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:
-    """The tag code that the queue entry of a record must have."""
+    """Return the tag code that the queue entry of a record must have."""
     tag = field(properties, TAGS_MARK)
     code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
     return (topic == SCHEDULE_TOPIC and delivery_ms(properties, store_ms, delays)) or code

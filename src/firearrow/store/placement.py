@@ -21,7 +21,7 @@ from firearrow.record.columns import UniformProperties
 
 
 class Level(IntEnum):
-    """How far bytes of the log have come."""
+    """The durability of bytes of the log."""
 
     WRITTEN = 0
     """The bytes survive the end of this process."""

@@ -18,11 +18,11 @@ DELAY_MARK: Final = keys.DELAY.encode() + b"\x01"
 SEPARATOR: Final = 2
 MOST_WORDS: Final = 128
 MOST_KEY_BYTES: Final = 4096
-"""How much of KEYS is indexed: all of it could be 16,000 words of a message, and 26 ms. Apache's index has no bound."""
+"""The bytes of KEYS that are indexed: all of KEYS could be 16,000 words, and 26 ms. Apache's index has no bound."""
 
 
 def field(properties: bytes, mark: bytes) -> bytes:
-    """The value of the property whose name and 0x01 are ``mark``, as UTF-8; empty when there is none."""
+    """Return the value of the property whose name and 0x01 are ``mark``, as UTF-8; empty without this property."""
     before, found, after = properties.rpartition(mark)
     if not found:
         return b""

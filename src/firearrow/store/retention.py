@@ -11,25 +11,29 @@ above 90 %  sends are refused too, until usage is back at 85 %
 ==========  ====================================================================================================
 
 A round deletes ten log files at most, never the one in use, then queue and index files whose messages are all deleted.
-What must outlive its log file (`before_delete`) is written again before, file by file, so that every deleted file makes
-room for the next. Files with messages that a lake still has to get (`lake_topics`) are deleted by no age, only above
-85 %, with a warning for every topic that loses messages. When pending half messages are more than half of the log, no
-file is deleted that is not expired: writing them again would go on without end and free little.
+Messages that must outlive their log file (`keepers`) are written again before, file by file, so that every deleted file
+makes room for the next; files that are not expired stay when that would free too little. They are deleted all the same
+when a write finds no room although sends are refused: then one that must not be refused needs it.
+Files with messages that a lake still has to get (`lake_topics`) are deleted by no age, only above 85 %, with a warning
+for every topic that loses messages.
+A slave deletes only files that its master has no more, once it has all that the master had by then: what is pending in
+them, the master alone writes again.
 Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService``.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from firearrow.errors import DiskFull, FireArrowError, ResourceShortage
+from firearrow.errors import DiskError, DiskFull, FireArrowError, ResourceShortage
 from firearrow.model.names import LAKE_GROUP_PREFIX, TRANSACTION_GROUP
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, Usage
 from firearrow.store.deletion import ALL_HELD, Decision, Floors, LogFile, RetentionConfig, decide
+from firearrow.store.keepers import Keepers, Worth
 from firearrow.store.lake_topics import LakeTopic, floors
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.pacing import Pace
@@ -65,9 +69,14 @@ class Retention:
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
         lake_topics: Callable[[], Mapping[str, LakeTopic] | None] = dict,
+        is_copy: bool = False,
     ) -> None:
         self.refusal: ResourceShortage | None = None
         """Why sends are refused, because of the disk or of the views; None while they are accepted."""
+        self.master_start: int | None = None
+        """In a copy: where the master's log began, when it had nothing that is not here; None until it told."""
+        self._is_copy = is_copy
+        self._is_waiting = False
         self._disk_full: DiskFull | None = None
         self._disk = disk
         self._clock = clock
@@ -81,16 +90,18 @@ class Retention:
         self._held_by = ""
         self._asked = 0
         self._short = asyncio.Event()
-        log.unsynced.on_shortage = self._short.set
-        self.before_delete: list[Callable[[int], Awaitable[None]]] = []
-        """Called with the end of every file that is to be deleted; it stays when one of them raises."""
-        self.kept_bytes: Callable[[], int] = lambda: 0
-        """Returns the size of the half messages that must be written again before their files are deleted."""
+        self._was_short = self._is_futile = False
+        log.unsynced.on_shortage = self._note_shortage
+        self.keepers = Keepers()
         views.pressure.on_change = self._note_refusal
 
     def _note_refusal(self) -> None:
         # Every send reads `refusal`, so it is computed here, when it changes.
         self.refusal = self._disk_full or self._views.pressure.refusal
+
+    def _note_shortage(self) -> None:
+        self._was_short = True
+        self._short.set()
 
     def configure(self, config: RetentionConfig) -> None:
         """Take other settings, from the next round on."""
@@ -134,15 +145,83 @@ class Retention:
             hour,
             asked=asked,
             refusing=self._disk_full is not None,
-            kept_bytes=self.kept_bytes(),
             floors=found,
         )
         self._tell_held(decision, found)
+        # The disk may have filled up since the last round. Whether it is enough to refuse sends, the next one sees.
+        is_pressing = self._disk_full is not None or not decision.refuse
         self._refuse(decision.refuse, usage)
-        if decision.delete:
-            await self._delete(decision)
+        decision = await self._worthwhile(decision, files, usage, is_pressing=is_pressing)
+        if self._is_copy:
+            decision = self._gone_at_master(decision, usage)
+        try:
+            if decision.delete:
+                await self._delete(decision, is_pressing=is_pressing)
+            else:
+                self.keepers.forget_shortages()
+        except FireArrowError as error:
+            if isinstance(error, ResourceShortage):
+                self._forget_own_shortage()
+            with suppress(DiskError):  # the first failure is the one to tell
+                await self._delete_derived()
+            raise
         await self._delete_derived()
         return decision
+
+    def _forget_own_shortage(self) -> None:
+        """Forget that writes of the keepers found no room: nothing else needs it for that."""
+        self._was_short = False
+        self._short.clear()
+
+    async def _worthwhile(
+        self, decision: Decision, files: list[LogFile], usage: Usage, *, is_pressing: bool
+    ) -> Decision:
+        """Return the decision without files whose deletion would free too little, because of pending messages.
+
+        When a write of the log found no room and that is pressing, one file is deleted whatever is pending in it.
+        """
+        was_short, self._was_short = self._was_short and is_pressing, False
+        if not decision.forced:
+            self._is_futile = False
+            return decision
+        expired = len(decision.delete) - decision.forced
+        worth = await self.keepers.worth(files[expired:], decision.forced)
+        self._tell_futile(worth, usage)
+        forced = max(worth.files, int(was_short))
+        return decision._replace(delete=decision.delete[: expired + forced], forced=forced)
+
+    def _gone_at_master(self, decision: Decision, usage: Usage) -> Decision:
+        """Return the decision without files that the master still has."""
+        start = self.master_start or 0
+        kept = sum(file.start + file.size > start for file in decision.delete)
+        is_waiting = decision.forced > 0 and kept == len(decision.delete)
+        if is_waiting and not self._is_waiting:
+            logger.error(
+                "log files are not deleted although the disk is %d %% full: the master's log begins at %s, so it still "
+                "has them; add disk space or remove other files here, or see that the master deletes them",
+                _percent(usage),
+                "a place that it has not told" if self.master_start is None else start,
+                extra={"master_start": self.master_start, "free": usage.free},
+            )
+        self._is_waiting = is_waiting
+        delete = decision.delete[: len(decision.delete) - kept]
+        return decision._replace(delete=delete, forced=max(decision.forced - kept, 0))
+
+    def _tell_futile(self, worth: Worth, usage: Usage) -> None:
+        """Log once when pending messages begin to keep files on a disk that is too full."""
+        if not worth.files and not self._is_futile:
+            pending = " and ".join(f"{size >> 20} MiB of {kept}" for kept, size in worth.pending.items())
+            logger.error(
+                "log files are not deleted although the disk is %d %% full: %s are pending in %d MiB of them, and "
+                "writing those again would free too little; add disk space or remove other files, or wait until they "
+                "are due or ended; sends are refused above %d %% until then",
+                _percent(usage),
+                pending,
+                worth.size >> 20,
+                self._config.disk_space_warning_level_ratio,
+                extra={"pending": dict(worth.pending), "looked_at": worth.size, "free": usage.free},
+            )
+        self._is_futile = not worth.files
 
     async def _floors(self) -> Floors:
         topics = self._lake_topics()
@@ -173,7 +252,7 @@ class Retention:
     def _refuse(self, refuse: bool, usage: Usage) -> None:
         if refuse == (self._disk_full is not None):
             return
-        used = 100 * (usage.total - usage.free) // max(usage.total, 1)
+        used = _percent(usage)
         self._disk_full = None
         if refuse:
             config = self._config
@@ -186,23 +265,32 @@ class Retention:
             logger.warning("sends are accepted again: the disk is %d %% full", used, extra={"used_percent": used})
         self._note_refusal()
 
-    async def _delete(self, decision: Decision) -> None:
+    async def _delete(self, decision: Decision, *, is_pressing: bool) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
         if decision.forced:
             await self._warn(decision.delete[-1].start + decision.delete[-1].size)
             await self._warn_of_lakes(decision.delete[-1].start + decision.delete[-1].size)
+        before = self._log.min_offset
         try:
             for file in decision.delete:
-                for call in self.before_delete:
-                    await call(file.start + file.size)
+                await self.keepers.renew_below(file.start + file.size, counts=is_pressing)
                 segment = self._opened.segments.at(file.start)
                 if segment is not None:
                     await self._opened.segments.remove(segment)
         finally:
+            if self._log.min_offset > before:
+                await self._note_deleted()
+
+    async def _note_deleted(self) -> None:
+        """Make deletions durable. A failure is only logged: a file that comes back is deleted again."""
+        try:
             await self._disk.sync_directory(COMMIT_LOG)
             self._opened.ranges.ranges.forget(self._log.min_offset)
             await self._opened.ranges.save(self._opened.segments.size)
+        except DiskError as error:
+            text = "the deletion of log files is not durable yet; the next deletion tries again: %s"
+            logger.warning(text, error, extra={"reason": str(error)})
 
     async def _warn(self, until: int) -> None:
         """Warn about groups that lose unread messages. Yields to the loop."""
@@ -242,7 +330,7 @@ class Retention:
                 )
 
     async def _unread(self, topic: str, queue_id: int, offset: int, until: int) -> int:
-        """How many messages of a queue from ``offset`` on have records below the physical offset ``until``."""
+        """Return the number of messages of a queue from ``offset`` on whose records lie below ``until``, in the log."""
         queues = self._views.queues
         queue = queues.find(topic, queue_id)
         if queue is None or offset >= queue.max_offset:
@@ -257,3 +345,7 @@ class Retention:
         await self._views.queues.drop_files_below(start, DERIVED_FILES_A_ROUND)
         if self._views.index is not None:
             await self._views.index.files.drop_below(start, DERIVED_FILES_A_ROUND)
+
+
+def _percent(usage: Usage) -> int:
+    return 100 * (usage.total - usage.free) // max(usage.total, 1)

@@ -88,6 +88,7 @@ class Store:
             zone=zone,
             offsets=offsets,
             lake_topics=lake_topics,
+            is_copy=is_copy,
         )
         self.sums = BlockSums(disk, opened.segments, self.log)
         self.scrub = Scrub(self.log, opened, config.scrub, self.sums)
@@ -204,7 +205,7 @@ class Store:
 
     @property
     def sync_seconds(self) -> Histogram:
-        """How long syncs of the log took."""
+        """The durations of syncs of the log."""
         return self._running.flusher.seconds
 
     # ---- writing
@@ -222,6 +223,11 @@ class Store:
     async def reached(self, offset: int, level: Level) -> None:
         """Return once everything below ``offset`` is written or flushed."""
         await self.log.reached(offset, level)
+
+    async def dispatched(self, offset: int) -> None:
+        """Return once the queues of a copy have every record below ``offset``."""
+        assert self._copy_dispatch is not None, "the store of a master dispatches what it appends"
+        await self._copy_dispatch.reached(offset)
 
     # ---- reading
 
@@ -257,6 +263,11 @@ class Store:
         await self._log_flushed(self.log.tail)
         await self.views.flush(self._log_flushed)
         return deleted
+
+    async def end_life(self, topic: str, end: int) -> None:
+        """Delete, durably, the queues of a topic whose records all lie below an end of the log."""
+        if await self.views.end_life(topic, end):
+            await self.views.flush(self._log_flushed)
 
     def read_from(self, physical: int, max_bytes: int) -> bytes:
         """Read raw bytes of the log, for copies of it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 EVERY_S: Final = 10.0
-"""How often repeats are logged."""
+"""The interval at which repeats are logged."""
 
 
 class Damped:
@@ -20,7 +20,7 @@ class Damped:
 
     def __init__(self) -> None:
         self.total = 0
-        """How many there were."""
+        """The number of events."""
         self._said = 0
         self._said_at = -EVERY_S
 

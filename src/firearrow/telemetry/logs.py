@@ -2,7 +2,8 @@
 
 2026-11-15 10:00:00,123 WARNING firearrow.nameserver.server: broker broker-a is removed: silent broker=broker-a id=0
 
-Or as JSON, one object a line, with the same values as members.
+Or as JSON, one object a line, with the same values as members. Texts of strangers come into messages and errors:
+control characters, which a terminal would obey, are written as escapes in both forms.
 """
 
 import json
@@ -10,12 +11,20 @@ import logging
 from datetime import UTC, datetime
 from enum import StrEnum
 from logging.handlers import RotatingFileHandler
-from typing import Final
+from typing import Any, Final
 
 _KNOWN: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 FILE_BYTES: Final = 128 << 20
 FILES_KEPT: Final = 10
+
+
+_ESCAPES: Final = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+} | {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+"""Control characters, separators of lines and marks of direction: a terminal obeys them, or shows other texts."""
+_TRACE_ESCAPES: Final = {code: escape for code, escape in _ESCAPES.items() if chr(code) not in "\n\t"}
 
 
 class Form(StrEnum):
@@ -34,8 +43,12 @@ class ValuesFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line without its traceback."""
         values = [f" {key}={value!r}" for key, value in record.__dict__.items() if key not in _KNOWN]
-        record.message = record.message.replace("\r", "\\r").replace("\n", "\\n")  # an event is a line
+        record.message = record.message.translate(_ESCAPES)  # an event is a line
         return super().formatMessage(record) + "".join(values)
+
+    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 - logging's name, and a tuple of its own
+        """Return the trace of an error, whose text may be a stranger's."""
+        return super().formatException(ei).translate(_TRACE_ESCAPES)
 
 
 class JsonFormatter(logging.Formatter):

@@ -36,7 +36,7 @@ class Counter:
 
 
 class Histogram:
-    """How many values lie below each of a few bounds."""
+    """The number of values below each of a few bounds."""
 
     __slots__ = ("bounds", "counts", "total")
 

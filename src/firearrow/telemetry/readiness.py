@@ -15,7 +15,7 @@ class Readiness:
 
     def __init__(self, beginning: str) -> None:
         self.phase: str | None = beginning
-        """What the server does instead of serving: it starts or drains; None while it serves."""
+        """The phase in which the server does not serve: it starts or drains; None while it serves."""
         self._checks: list[Check] = []
 
     def add(self, check: Check) -> None:

@@ -20,7 +20,7 @@ OF_USERS: Final = frozenset(
 )
 """Loggers of what handlers, filters and listeners of users raised."""
 MARKS: Final = ("Traceback (most recent call last)", "exception was never retrieved", "Exception in callback")
-"""How a complaint looks in the log of a process."""
+"""Texts that mark a complaint in the log of a process."""
 LINES_SHOWN: Final = 25
 
 Hear = Callable[[str, BaseException | None], None]

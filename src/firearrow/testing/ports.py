@@ -12,13 +12,11 @@ import random
 import socket
 import tempfile
 from pathlib import Path
-from typing import IO
 
 LOWEST, HIGHEST = 12_000, 31_900
 BROKER_SPREAD = (0, -2, 1)
 ATTEMPTS = 500
 
-_held: list[IO[str]] = []
 _choice = random.Random(os.getpid())
 
 
@@ -37,22 +35,25 @@ def _reserve(spread: tuple[int, ...]) -> int:
         port = _choice.randrange(LOWEST, HIGHEST)
         locks = [_lock(port + offset) for offset in spread]
         if all(lock is not None for lock in locks) and all(_bindable(port + offset) for offset in spread):
-            _held.extend(lock for lock in locks if lock is not None)
             return port
         for lock in locks:
             if lock is not None:
-                lock.close()
+                os.close(lock)
     raise OSError(f"no free port between {LOWEST} and {HIGHEST} after {ATTEMPTS} attempts")
 
 
-def _lock(port: int) -> IO[str] | None:
+def _lock(port: int) -> int | None:
+    """Return a descriptor whose lock holds a port; None when another one holds it.
+
+    A descriptor, and not a file object: nothing closes it, and the end of the process does so without a warning.
+    """
     directory = Path(tempfile.gettempdir()) / f"firearrow-ports-{os.getuid()}"
     directory.mkdir(exist_ok=True)
-    lock = (directory / str(port)).open("w")
+    lock = os.open(directory / str(port), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.close()
+        os.close(lock)
         return None
     return lock
 

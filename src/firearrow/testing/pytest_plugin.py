@@ -38,7 +38,7 @@ def firearrow_cluster() -> "Iterator[Cluster]":
 
 @pytest.fixture(scope="session")
 def firearrow_address(firearrow_cluster: "Cluster") -> str:
-    """Where the name server of `firearrow_cluster` is."""
+    """The address of `firearrow_cluster`'s name server."""
     return firearrow_cluster.address
 
 

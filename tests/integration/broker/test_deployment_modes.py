@@ -43,7 +43,8 @@ def placed(file: Path, directory: Path, port: int, names: str) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("mode", this_turn(list(MODES), 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("mode", this_turn(list(MODES), __name__))
 def test_the_files_of_a_mode_make_a_cluster_that_takes_and_gives_messages(mode: str, tmp_path: Path) -> None:
     files = sorted((DEPLOY / mode).glob("*.conf"))
     assert len(files) == MODES[mode]

@@ -8,11 +8,15 @@ import pytest
 import uvloop
 
 from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.lanes import Lane, Lanes
 from firearrow.broker.pull import backlog, woken
 from firearrow.broker.pull.backlog import PULL_BYTES
 from firearrow.broker.pull.long_poll import Parked
+from firearrow.broker.transaction import checks
+from firearrow.broker.transaction.checks import Checks
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.handlers import Call
+from tests.integration.broker.test_checks import ask_beside_silent_groups
 from tests.integration.broker.test_hostile_pulls import (
     leave_while_waiting,
     pipeline_without_reading,
@@ -20,6 +24,7 @@ from tests.integration.broker.test_hostile_pulls import (
     wait_beside_a_producer,
     wake_a_herd,
 )
+from tests.integration.broker.test_lanes import ask_beside_lookups, leave_lookups_behind, read_beside_hung_syncs
 from tests.integration.broker.test_long_polls import poll_for_no_time
 
 pytestmark = [pytest.mark.real, pytest.mark.complaints("")]  # faults may complain
@@ -77,6 +82,56 @@ def herd_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(woken, "SLICE_BYTES", PULL_BYTES << 30)
 
 
+def one_line_of_jobs(patch: pytest.MonkeyPatch) -> None:
+    """F1: all clients stand in one line, and a job keeps its place until it is done."""
+    line_up, everybody = Lane.add, object()
+
+    def add(self: Lane, work: Any, *, is_begun: bool = False) -> None:
+        work.peer = work.owner = everybody
+        line_up(self, work, is_begun=is_begun)
+
+    patch.setattr(Lane, "add", add)
+    patch.setattr(Lanes, "give_way", lambda _self: asyncio.sleep(0))
+
+
+def jobs_of_the_gone(patch: pytest.MonkeyPatch) -> None:
+    """F1: jobs of a connection that has ended are carried out."""
+    patch.setattr(Lanes, "disconnected", lambda _self, _peer: None)
+    patch.setattr(Lanes, "give_way", lambda _self: asyncio.sleep(0))
+
+
+def one_lane_of_jobs(patch: pytest.MonkeyPatch) -> None:
+    """F1: reads, lookups and waits for syncs share 32 places."""
+    begin = Lanes.__init__
+
+    def share(self: Lanes) -> None:
+        begin(self)
+        lane = Lane(32)
+        lane._most_of_owner = 32
+        self._lanes.update(dict.fromkeys(self._lanes, lane))
+
+    patch.setattr(Lanes, "__init__", share)
+    patch.setattr(Lane, "take", take_whatever)
+
+
+def silent_groups_in_turn(patch: pytest.MonkeyPatch) -> None:
+    """F2: a round of questions waits for every group that does not read, one after the other."""
+
+    async def wait_for_each(self: Checks, _most_s: float) -> None:
+        for _ in self._aside:
+            await asyncio.sleep(checks.READ_WAIT_S)
+
+    patch.setattr(Checks, "_ask_aside", wait_for_each)
+
+
+def take_whatever(self: Lane) -> Any:
+    """Take the next job while a place is free, whoever has the others."""
+    if self._running >= self._places or not self._line:
+        return None
+    owner, peers = next(iter(self._line.items()))
+    return self._start(owner, next(iter(peers)))
+
+
 PLANTED: dict[Plant, Callable[[], Coroutine[Any, Any, None]]] = {
     timer_asked_when: poll_for_no_time,
     answers_without_room: pipeline_without_reading,
@@ -84,6 +139,10 @@ PLANTED: dict[Plant, Callable[[], Coroutine[Any, Any, None]]] = {
     forgotten_disconnect: leave_while_waiting,
     unguarded_wake: read_in_vain,
     herd_in_one_turn: wake_a_herd,
+    one_line_of_jobs: ask_beside_lookups,
+    jobs_of_the_gone: leave_lookups_behind,
+    one_lane_of_jobs: read_beside_hung_syncs,
+    silent_groups_in_turn: ask_beside_silent_groups,
 }
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from firearrow.blocking import Message, Producer
+from firearrow.client import MessageQueue
 from firearrow.testing.ports import free_port
 from tests.interop.cli.operating import Inside
 
@@ -46,3 +48,22 @@ def test_without_any_name_server_the_name_servers_are_the_findings() -> None:
     said = json.loads(ran.stdout)
     assert [(each["fault"], each["where"]) for each in said["findings"]] == [("name-server-dead", one) for one in dead]
     assert "no name server answers" in said["leftOut"]
+
+
+def test_messages_that_a_shrink_has_hidden_from_a_group_are_told(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Inside(firearrow_address)
+    group = f"readers-of-{firearrow_topic}"
+    (broker,) = command.json("broker", "list")
+    with Producer(firearrow_address, group="doctor-test") as producer:
+        for number in range(40):
+            queue = MessageQueue(firearrow_topic, broker["broker"], number % 4)
+            producer.send(Message.of(firearrow_topic, b"%d" % number), queue=queue)
+    command("group", "create", group)
+    command("group", "reset", group, "--topic", firearrow_topic, "--to", "first")
+    assert "messages-in-hidden-queues" not in faults(command, 0)
+
+    command("topic", "update", firearrow_topic, "--queues", "2")
+    assert faults(command, 0)["messages-in-hidden-queues"].startswith(f"{firearrow_topic} on ")
+
+    command("topic", "update", firearrow_topic, "--queues", "4")
+    assert "messages-in-hidden-queues" not in faults(command, 0)

@@ -64,6 +64,21 @@ def test_a_mistake_is_told_in_a_line(clusters: tuple[str, str], tmp_path: Path, 
     assert reason in ran.stderr
 
 
+def test_queues_that_are_left_out_fail_a_run_to_the_present_end(clusters: tuple[str, str], tmp_path: Path) -> None:
+    source, target = clusters
+    given = words(target, tmp_path / "state", "--topics", "orders", "--once")
+    Commands(source)("topic", "update", "orders", "--perm", "w")
+    try:
+        ran = Commands(source).process(*given)
+    finally:
+        Commands(source)("topic", "update", "orders", "--perm", "rw")
+    assert ran.returncode == 2
+    assert "2 queues were left out" in ran.stderr
+    assert "broker-a:0, broker-a:1 of orders: the topic has no permission to read on broker-a" in ran.stderr
+    assert "firearrow topic update orders --broker broker-a --perm rw" in ran.stderr
+    assert "20 copied" in Commands(source)(*given)
+
+
 def test_damaged_messages_stop_it_or_are_left_out(clusters: tuple[str, str], tmp_path: Path) -> None:
     """A message that has no room for its path: the default stops before it, --skip-damaged goes on behind it."""
     source, target = clusters

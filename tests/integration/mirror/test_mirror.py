@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from firearrow import Consumer, Message, Producer
+from firearrow.admin import Admin
 from firearrow.client import ReceivedMessage, StoredMessage
-from firearrow.errors import NoSuchName, SettingsError
+from firearrow.errors import NoSuchName, PartlyDone, SettingsError
 from firearrow.mirror.mirror import Mirror, Order, Side
 from firearrow.model import MessageQueue, keys
+from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.protocol.requests.admin.topic import UpdateAndCreateTopic
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.testing import Cluster
@@ -28,10 +32,10 @@ def order(source: Cluster, target: Cluster, names: tuple[str, str] = ("east", "w
     )
 
 
-async def copy_once(wanted: Order, state: Path) -> Mirror:
-    disk = RealDisk(str(state))
+async def copy_once(wanted: Order, state: Path, said: list[str] | None = None) -> Mirror:
+    disk, lines = RealDisk(str(state)), [] if said is None else said
     try:
-        mirror = Mirror(wanted, disk, SystemClock(), random.Random(1), say=lambda _: None)
+        mirror = Mirror(wanted, disk, SystemClock(), random.Random(1), say=lines.append)
         await mirror.run(once=True)
         return mirror
     finally:
@@ -214,5 +218,95 @@ def test_mistakes_are_told_before_anything_is_copied(tmp_path: Path) -> None:
             await copy_once(order(east, west), tmp_path / "b")
             with pytest.raises(SettingsError, match="belongs to the mirror east -> west"):
                 await copy_once(order(east, west, ("east", "north")), tmp_path / "b")
+
+    asyncio.run(scenario())
+
+
+def test_queues_that_a_topic_has_lost_by_shrinking_are_copied(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster() as east, Cluster(brokers=["other"]) as west:
+            await east.create_topic(TOPIC, queues=4)
+            await send(east, 100)
+            first = by_queue(await east.messages(TOPIC))
+            async with Admin(east.address) as admin:
+                await admin.topics.update(TOPIC, queues=1)
+                await until_routed(admin, queues=1)
+            mirror = await copy_once(order(east, west), tmp_path / "state")
+            assert by_queue(await west.messages(TOPIC)) == first
+            assert (mirror.progress.total("copied"), mirror.progress.lag) == (100, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_on_which_the_topic_has_no_queues_is_copied_and_a_closed_one_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(brokers=2) as east, Cluster(brokers=["other"]) as west:
+            name, said = east.broker_names[0], list[str]()
+            await east.create_topic(TOPIC, queues=4)
+            await send(east, 100)
+            async with Admin(east.address) as admin:
+                await admin.topics.update(TOPIC, broker=name, perm=PERM_WRITE)
+                with pytest.raises(PartlyDone, match=f"4 queues were left out.*{name}:0, {name}:1, .* --perm rw"):
+                    await copy_once(order(east, west), tmp_path / "state", said)
+                left_out = [
+                    line for line in said if f"is not copied: the topic has no permission to read on {name}" in line
+                ]
+                assert [line.partition(" is not copied")[0] for line in left_out] == [
+                    f"queue {name}:{number} of orders" for number in range(4)
+                ]
+                await admin.topics.update(TOPIC, broker=name, perm=PERM_READ | PERM_WRITE)
+                await without_queues(admin, name)
+                mirror = await copy_once(order(east, west), tmp_path / "state")
+                assert len(await west.messages(TOPIC)) == 100
+                assert mirror.progress.lag == 0
+
+    asyncio.run(scenario())
+
+
+async def without_queues(admin: Admin, broker: str) -> None:
+    """Leave a topic without queues on one broker."""
+    master = next(each for each in await admin.brokers.masters() if each.name == broker)
+    request = UpdateAndCreateTopic(
+        topic=TOPIC,
+        default_topic="",
+        read_queue_nums=0,
+        write_queue_nums=0,
+        perm=PERM_READ | PERM_WRITE,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+    )
+    await admin.brokers.ask(master.at, request)
+
+
+async def until_routed(admin: Admin, queues: int) -> None:
+    """Wait until name servers show that many queues of the topic."""
+
+    async def shown() -> int:
+        route = await admin.brokers.route(TOPIC)
+        return 0 if route is None else sum(each.read_queue_nums for each in route.queue_datas)
+
+    async with asyncio.timeout(60):
+        while await shown() != queues:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_topic_made_anew_and_filled_to_the_mark_is_told(tmp_path: Path, is_told: bool) -> None:
+    """Whether the broker tells the life of the topic, as ours do, or the message before the mark must."""
+
+    async def scenario() -> None:
+        async with Cluster() as east, Cluster(brokers=["other"]) as west:
+            await east.create_topic(TOPIC, queues=2)
+            await send(east, 40, queues=2)
+            state = tmp_path / "state"
+            assert (await copy_once(order(east, west), state)).progress.total("copied") == 40
+            if not is_told:
+                marks = state / f"{TOPIC}.json"
+                marks.write_text(re.sub(r'"life":\d+', '"life":0', marks.read_text()))
+            await east.admin.topics.delete(TOPIC)
+            await east.create_topic(TOPIC, queues=2)
+            await send(east, 40, "again", queues=2)
+            with pytest.raises(SettingsError, match=r"was copied up to offset 20, but the topic was made anew"):
+                await copy_once(order(east, west), state)
 
     asyncio.run(scenario())

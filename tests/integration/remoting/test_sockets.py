@@ -2,8 +2,11 @@
 
 import asyncio
 import random
+import socket
 import time
+import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 import pytest
@@ -23,17 +26,23 @@ from firearrow.protocol.frame import FrameSplitter
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, GetKvConfigAnswer, PutKvConfig
 from firearrow.protocol.serialize import encode_request
+from firearrow.remoting import room
 from firearrow.remoting.caller import Caller
+from firearrow.remoting.connection import Connection
+from firearrow.remoting.flow import STRANGER
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.reply import Reply
 from firearrow.remoting.server import Server
+from firearrow.remoting.wire import Wire
 from firearrow.runtime.network import Address, SystemNetwork
 
 ANYWHERE = Address("127.0.0.1", 0)
 GET = GetKvConfig(namespace="n", key="k")
 PUT = PutKvConfig(namespace="n", key="k", value="v")
 Scenario = Callable[[], Coroutine[Any, Any, None]]
+PATIENCE_MS = 60_000
+"""How long a scenario may take: the machine may be busy elsewhere, and only a hang takes so long."""
 
 
 @pytest.fixture(params=["stock", "uvloop"])
@@ -45,7 +54,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
 
         async def checked() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_MS / 1000):
                 await scenario()
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -199,7 +208,8 @@ def test_bodies_far_above_every_buffer(run: Callable[[Scenario], None]) -> None:
     async def scenario() -> None:
         async with Echo() as echo:
             body = bytes(range(256)) * 4096 * 12
-            replies = await asyncio.gather(*(echo.caller.call(echo.address, GET, body) for _ in range(4)))
+            calls = [echo.caller.call(echo.address, GET, body, timeout_ms=PATIENCE_MS) for _ in range(4)]
+            replies = await asyncio.gather(*calls)
             assert all(reply.body == body for reply in replies)
 
     run(scenario)
@@ -398,10 +408,211 @@ def test_calls_a_second(run: Callable[[Scenario], None], capsys: pytest.CaptureF
             await echo.caller.ready(echo.address)
             began = time.perf_counter()
             for _ in range(total):
-                echo.caller.begin(echo.address, GET, b"x" * 100, finished)
+                echo.caller.begin(echo.address, GET, b"x" * 100, finished, timeout_ms=PATIENCE_MS)
             await done
             took = time.perf_counter() - began
             with capsys.disabled():
                 print(f" {total / took:,.0f} calls/s (client and server in one process)", end="")
 
     run(scenario)
+
+
+class LargeBody(bytearray):
+    """A body that can be seen to be freed."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+MIB = 1 << 20
+PEERS = 24
+
+
+async def take_a_part_of_a_large_answer() -> None:
+    asked = 0
+    alive: weakref.WeakSet[LargeBody] = weakref.WeakSet()
+
+    def large(_request: GetKvConfig, _call: Call) -> Answer:
+        nonlocal asked
+        asked += 1
+        body = LargeBody(4 * MIB)
+        alive.add(body)
+        return Answer(GetKvConfigAnswer(value="v"), body)
+
+    handlers = Handlers()
+    handlers.on(GetKvConfig, large)
+    server = Server(SystemNetwork(), handlers, Limits(max_all_unsent_bytes=16 * MIB))
+    await server.start(ANYWHERE)
+    try:
+        with ExitStack() as stack:
+            for _ in range(PEERS):  # the system takes a part of the answer, and nobody reads the rest
+                peer = stack.enter_context(socket.create_connection((server.address.host, server.address.port)))
+                peer.sendall(encode_request(0, GET, 1))
+            await until(lambda: asked == PEERS)
+            await until(lambda: sum(map(len, alive)) <= 24 * MIB)
+            assert server.load.unsent_bytes <= 24 * MIB
+            assert len(server.peers) >= 2, "peers were cut although there was room"
+    finally:
+        await server.stop()
+
+
+def test_an_answer_that_is_sent_in_part_counts_as_a_whole(run: Callable[[Scenario], None]) -> None:
+    run(take_a_part_of_a_large_answer)
+
+
+def test_an_answer_of_which_only_the_rest_is_counted_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wire, "unfreed", Wire.unsent)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop, pytest.raises(TimeoutError):
+        loop.run(take_a_part_of_a_large_answer())
+
+
+ONE_READ = 256 * 1024
+"""What uvloop reads at once."""
+MANY = 20_000
+
+
+async def hold_a_connection_as_it_opens() -> None:
+    """A connection that is held while it opens is read once at most until it is let go."""
+    held: list[Connection] = []
+
+    def hold(peer: object) -> None:
+        if not held:
+            assert isinstance(peer, Connection)
+            held.append(peer)
+            peer.pause_stranger(0.5)
+
+    handlers = Handlers()
+    handlers.on(GetKvConfig, lambda _request, _call: Answer(GetKvConfigAnswer(value="v")))
+    server = Server(SystemNetwork(), handlers, on_connect=hold)
+    await server.start(ANYWHERE)
+    caller = Caller(SystemNetwork())
+    reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    try:
+        writer.write(encode_request(0, GET, 1) * MANY)
+        await until(lambda: held)
+        for _ in range(20):
+            await caller.call(server.address, GET)
+        assert held[0]._holds & STRANGER
+        assert len(held[0]._unread) <= ONE_READ, f"{len(held[0]._unread)} bytes were read of a connection that is held"
+        answers, frames = 0, FrameSplitter()
+        while answers < MANY:
+            answers += len(frames.feed(await reader.read(ONE_READ)))
+    finally:
+        writer.transport.abort()
+        await caller.close()
+        await server.stop()
+
+
+def test_a_connection_that_is_held_as_it_opens_is_not_read(run: Callable[[Scenario], None]) -> None:
+    run(hold_a_connection_as_it_opens)
+
+
+def test_a_connection_that_uvloop_reads_although_it_is_held_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hold(self: Wire, reason: int) -> None:
+        if not self._holds and self._transport is not None:
+            self._transport.pause_reading()
+        self._holds |= reason
+
+    monkeypatch.setattr(Wire, "hold", hold)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop, pytest.raises(AssertionError, match="were read"):
+        loop.run(hold_a_connection_as_it_opens())
+
+
+class ParkingServer:
+    """Two servers on one loop: one that parks PUT and counts GET, and one to pass turns of the loop with."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.parked: list[Later] = []
+        self.handled = 0
+        handlers, others = Handlers(), Handlers()
+        handlers.on(PutKvConfig, self._put)
+        handlers.on(GetKvConfig, self._get)
+        others.on(GetKvConfig, lambda _request, _call: Answer(GetKvConfigAnswer(value="v")))
+        self.server, self._other = Server(SystemNetwork(), handlers, limits), Server(SystemNetwork(), others)
+        self.caller = Caller(SystemNetwork())
+        self._opened: list[socket.socket] = []
+
+    async def __aenter__(self) -> Self:
+        await self.server.start(ANYWHERE)
+        await self._other.start(ANYWHERE)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for one in self._opened:
+            one.close()
+        await self.caller.close()
+        await self.server.stop()
+        await self._other.stop()
+
+    def _put(self, _request: PutKvConfig, call: Call) -> Later:
+        self.parked.append(call.later())
+        return self.parked[-1]
+
+    def _get(self, _request: GetKvConfig, _call: Call) -> Answer:
+        self.handled += 1
+        return Answer(GetKvConfigAnswer(value="v"))
+
+    async def park(self, size: int) -> None:
+        """Let the server owe an answer to a request of so many bytes."""
+        self.open(1)
+        self._opened[0].sendall(encode_request(0, PUT, 1, body_size=size) + b"x" * size)
+        await until(lambda: self.parked)
+
+    def open(self, connections: int) -> None:
+        self._opened += [socket.create_connection(self.server.address) for _ in range(connections)]
+
+    def send(self, requests: int) -> None:
+        for one in self._opened:
+            with suppress(ConnectionError):  # a listener that was closed resets those that it had not accepted
+                one.sendall(encode_request(0, GET, 1) * requests)
+
+    async def pass_turns(self) -> None:
+        for _ in range(50):
+            await self.caller.call(self._other.address, GET)
+
+
+async def open_connections_while_none_is_read() -> None:
+    """Connections that open while the bytes of unanswered requests are at their limit wait, and are served later."""
+    async with ParkingServer(Limits(max_in_flight_bytes=1024)) as parking:
+        server = parking.server
+        await parking.park(2048)
+        parking.open(8)
+        parking.send(100)
+        await until(lambda: server.load.connections == 9)
+        await parking.pass_turns()
+        assert not parking.handled, f"{parking.handled} requests were handled beyond max_in_flight_bytes"
+        parking.parked[0].answer()
+        await until(lambda: parking.handled == 900)
+        assert not server.load.partial_bytes
+
+
+async def open_connections_as_a_server_is_hushed() -> None:
+    """A server that is hushed in the turn in which connections open handles no request of theirs."""
+    async with ParkingServer(Limits()) as parking:
+        server = parking.server
+        parking.open(3)
+        parking.send(1)
+        await asyncio.sleep(0)  # uvloop accepts in this turn, and reads in one after it
+        await server.hush()
+        before = parking.handled
+        await parking.pass_turns()
+        parking.send(1)
+        await parking.pass_turns()
+        assert parking.handled == before, f"{parking.handled - before} requests were handled by a hushed server"
+
+
+def test_connections_that_open_at_the_limit_of_unanswered_bytes_wait(run: Callable[[Scenario], None]) -> None:
+    run(open_connections_while_none_is_read)
+
+
+def test_a_hushed_server_handles_nothing_of_connections_that_open_meanwhile(run: Callable[[Scenario], None]) -> None:
+    run(open_connections_as_a_server_is_hushed)
+
+
+@pytest.mark.parametrize("scenario", [open_connections_while_none_is_read, open_connections_as_a_server_is_hushed])
+def test_bytes_of_a_held_connection_that_are_handled_are_seen(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "ALL_REQUESTS", 0)
+    monkeypatch.setattr(room, "HUSHED", 0)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop, pytest.raises(AssertionError, match="handled"):
+        loop.run(scenario())

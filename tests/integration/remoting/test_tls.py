@@ -12,10 +12,12 @@ from firearrow.errors import ConnectionFailed, ConnectionLost, SettingsError
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.caller import Caller
-from firearrow.remoting.handlers import Answer, Call, Handlers
+from firearrow.remoting.handlers import Answer, Call, Handler, Handlers, Later
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.server import Server
+from firearrow.remoting.strangers import ADDRESS_BURST_S, ADDRESS_SHARE, OPENING_S
 from firearrow.runtime.network import Address, Network, SystemNetwork
+from firearrow.runtime.tls import TlsLayer
 from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.sim.world import World
@@ -124,6 +126,51 @@ def test_in_simulation(scenario: Scenario, seed: int, files: CertificateFiles) -
 def test_enforcing_needs_a_certificate() -> None:
     with pytest.raises(SettingsError, match="no certificate"):
         Server(SystemNetwork(), echoing(), tls_mode=TlsMode.ENFORCING)
+
+
+async def open_as_a_stranger(files: CertificateFiles) -> None:
+    """The handshake of a peer that proves nobody is charged to its address; the peer gets it back with its proof."""
+    shown, believed = contexts(files)
+
+    def guard(request: Any, call: Call, handler: Handler) -> Answer | Later | None:
+        call.peer.prove()
+        return handler(request, call)
+
+    server = Server(SystemNetwork(), echoing().guarded(guard), tls=shown)
+    await server.start(Address("127.0.0.1", 0))
+    assert server._endpoint is not None
+    strangers, loop = server._endpoint.strangers, asyncio.get_running_loop()
+    charge, charged = strangers.charge, list[float]()
+
+    def noting(host: str, seconds: float, now: float) -> float:
+        charged.append(seconds)
+        return charge(host, seconds, now)
+
+    strangers.charge = noting  # type: ignore[method-assign]
+    charge("127.0.0.1", ADDRESS_BURST_S + 0.5 * ADDRESS_SHARE, loop.time())
+    caller, began = Caller(SystemNetwork(), tls=believed), loop.time()
+    try:
+        assert (await caller.call(server.address, GET, timeout_ms=60_000)).answer.value == "k"
+        assert loop.time() - began > 0.4, "the address had no time for half a second"
+        steps = [seconds for seconds in charged if seconds > 0]
+        assert steps[0] == OPENING_S
+        assert len(steps) > 2, "no step of the handshake was charged"
+        assert min(charged) < -OPENING_S, "the peer has proved who it is"
+    finally:
+        await caller.close()
+        await server.stop()
+
+
+def test_handshakes_of_strangers_are_charged_to_their_address(files: CertificateFiles) -> None:
+    asyncio.run(open_as_a_stranger(files))
+
+
+def test_a_server_that_charges_nobody_for_handshakes_is_seen(
+    files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TlsLayer, "_handshake", TlsLayer._step)
+    with pytest.raises(AssertionError, match="no step"):
+        asyncio.run(open_as_a_stranger(files))
 
 
 def test_a_preamble_before_tls(files: CertificateFiles) -> None:

@@ -257,3 +257,98 @@ def logs_users_whole() -> None:
         return create(self, request, call)
 
     put(AccountHandlers, "create_user", log_and_create)
+
+
+def remembers_names_of_fields() -> None:
+    """G1 of the third review: the names of the fields of a request are a key of a cache before its signature counts."""
+    from functools import lru_cache
+
+    from firearrow.protocol import auth
+
+    @lru_cache(1024)
+    def ordered(names: tuple[str, ...]) -> list[str]:
+        return [name for name in sorted(names) if name != auth.SIGNATURE]
+
+    put(auth, "_signed", lambda fields: ordered(tuple(fields)))
+
+
+def reads_the_dialect_slowly() -> None:
+    """G2 of the third review: headers in fastjson's dialect go through a parser in Python, however many fields."""
+    from firearrow import fastjson
+    from firearrow.protocol import header_json
+
+    put(header_json, "DIALECT_TEXTS_MAX", 1 << 30)
+    put(fastjson, "quoted", fastjson.to_standard)
+
+
+def reads_any_number_of_fields() -> None:
+    """G2 of the third review: all fields of a compact header are read before anything is checked."""
+    from firearrow.protocol import header_compact
+
+    put(header_compact, "FIELDS_MAX", 1 << 30)
+
+
+def keeps_what_visitors_send() -> None:
+    """G3 of the third review: the metrics port reads on while answers are not taken, and keeps all of it."""
+    from firearrow.remoting import http_port
+
+    def received(self: Any, data: bytes) -> None:
+        self._received += data
+        if not self.is_waiting:
+            self._next()
+
+    def read_on(self: Any) -> None:
+        self._transport.resume_reading()
+
+    ask = http_port.HttpPort.ask
+
+    def ask_and_read_on(self: Any, visitor: Any, asked: Any) -> None:
+        ask(self, visitor, asked)
+        read_on(visitor)
+
+    put(http_port._Visitor, "data_received", received)
+    put(http_port._Visitor, "pause_writing", read_on)
+    put(http_port.HttpPort, "ask", ask_and_read_on)
+
+
+def takes_stars_as_apache_does() -> None:
+    """G4 of the third review: the prefix of a name ends at its first star."""
+    from firearrow.access import bodies
+    from firearrow.access.rules import ANY_NAME, Kind, Pattern, Resource, word
+
+    def parse(text: str | None) -> Any:
+        before, _, name = (text or "").partition(":")
+        kind, prefix = word(Kind, before), name.partition(ANY_NAME)[0]
+        return None if kind is None else Resource(kind, Pattern.PREFIXED if prefix else Pattern.ANY, prefix)
+
+    put(bodies, "parse_resource", parse)
+    put(bodies, "star_fault", lambda _text: None)
+
+
+def refusals_share_the_files_of_changes() -> None:
+    """G6 of the third review: every refusal is a line of the one audit log."""
+    from firearrow.access import witness
+    from firearrow.access.refusal_rate import RefusalRate
+
+    add = witness.Witness._add
+
+    def add_to_one(self: Any, _audit: Any, *rest: Any, **more: Any) -> None:
+        add(self, self.audit, *rest, **more)
+
+    put(witness.Witness, "_add", add_to_one)
+    put(RefusalRate, "passes", lambda *_rest: True)
+
+
+def tells_unknown_users_apart() -> None:
+    """G8 of the third review: a stranger reads whether a user exists."""
+    from firearrow.access import guard
+    from firearrow.access.denial import Denied, Reason
+
+    compare = guard._compare
+
+    def tell(user: Any, given: Any, signed_with: Any, name: str) -> None:
+        if user is None:
+            raise Denied(Reason.UNKNOWN_USER, f"User:{name} is not found.")
+        compare(user, given, signed_with, name)
+
+    put(guard, "_compare", tell)

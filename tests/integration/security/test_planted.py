@@ -8,13 +8,19 @@ import pytest
 from firearrow.record.decode import decode
 from tests.integration.security import (
     plants,
+    test_audit_flood,
     test_bombs,
     test_choke_point,
     test_config_commands,
     test_config_files,
     test_lengths,
     test_names,
+    test_rule_stars,
     test_secret_reading,
+    test_stranger_cpu,
+    test_stranger_http,
+    test_stranger_memory,
+    test_user_names,
 )
 from tests.integration.security.victim import USERS_ON, Victim
 
@@ -52,6 +58,25 @@ PLANTED: list[tuple[Plant, Replay, str, dict[str, str], str]] = [
     (plants.a_code_forgot_the_check, CHOKE, "broker", USERS_ON, "answered to a stranger"),
     (plants.a_code_needs_nothing, CHOKE, "broker", USERS_ON, "answered to somebody without a rule"),
     (plants.asks_about_the_first_alone, CHOKE, "broker", USERS_ON, "what it holds passes"),
+    (plants.remembers_names_of_fields, test_stranger_memory.replay, "broker", USERS_ON, "of a stranger took"),
+    (plants.reads_the_dialect_slowly, test_stranger_cpu.replay, "broker", USERS_ON, "fastjson's dialect: "),
+    (plants.reads_any_number_of_fields, test_stranger_cpu.replay, "nameserver", USERS_ON, "24,000 compact fields: "),
+    (
+        plants.keeps_what_visitors_send,
+        test_stranger_http.replay,
+        "broker",
+        test_stranger_http.METRICS_ON,
+        "of pipelined requests took",
+    ),
+    (plants.takes_stars_as_apache_does, test_rule_stars.replay, "broker", USERS_ON, "was taken"),
+    (
+        plants.refusals_share_the_files_of_changes,
+        test_audit_flood.replay,
+        "broker",
+        test_audit_flood.SETTINGS,
+        "refusals have pushed out",
+    ),
+    (plants.tells_unknown_users_apart, test_user_names.replay, "broker", USERS_ON, "which users there are"),
     (plants.believes_the_named_topic, CHOKE, "broker", USERS_ON, "reaches a message of others"),
 ]
 

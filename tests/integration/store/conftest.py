@@ -18,8 +18,8 @@ Campaign = Callable[..., Figures]
 
 
 @pytest.fixture(scope="session")
-def rotation() -> int:
-    """A number that grows by one with every commit."""
+def sample() -> int:
+    """A number that is another at every commit, for a sample of what no rotation can cover."""
     return turn() or 0
 
 

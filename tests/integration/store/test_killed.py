@@ -14,6 +14,7 @@ from campaigns.faults.intercept.strace import killed_by_strace, traced_calls, un
 from campaigns.faults.recipe import Recipe
 from campaigns.faults.session import NEVER_MS, Options
 from campaigns.faults.writer import live
+from campaigns.rotation import this_turn
 from tests.integration.store.conftest import PATIENCE, Campaign, need
 
 pytestmark = pytest.mark.timeout(PATIENCE)
@@ -22,8 +23,10 @@ LIFE = ("--route", "inline", "--count", "30", "--lives", "2", "--segment-bytes",
 
 
 @pytest.mark.real
-def test_a_slice_of_all_points(campaign: Campaign, rotation: int) -> None:
-    figures = campaign("kill", "--part", f"{rotation % PARTS}/{PARTS}")
+@pytest.mark.rotating
+@pytest.mark.parametrize("part", this_turn(range(PARTS), __name__))
+def test_a_slice_of_all_points(campaign: Campaign, part: int) -> None:
+    figures = campaign("kill", "--part", f"{part}/{PARTS}")
     assert all(piece["covered"] == piece["points"] > 0 for piece in figures)
     assert sum(piece["lost"] for piece in figures) == 0
 

@@ -1,9 +1,12 @@
 """The power of real file systems is cut; more are ``python -m campaigns.faults power`` and ``... cut``."""
 
+from itertools import product
+
 import pytest
 
 from campaigns.faults.cuts import Cutting, Life
 from campaigns.faults.loop_file_system import FileSystem, missing_tools
+from campaigns.rotation import this_turn
 from tests.integration.store.conftest import PATIENCE, Campaign
 
 pytestmark = pytest.mark.timeout(PATIENCE)
@@ -20,9 +23,9 @@ def need_loop(filesystem: FileSystem) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_nothing_promised_is_lost(campaign: Campaign, filesystem: FileSystem, flush: str, rotation: int) -> None:
+def test_nothing_promised_is_lost(campaign: Campaign, filesystem: FileSystem, flush: str, sample: int) -> None:
     need_loop(filesystem)
-    options = ("--filesystem", filesystem, "--flush", flush, "--seed", str(rotation % 1000))
+    options = ("--filesystem", filesystem, "--flush", flush, "--seed", str(sample % 1000))
     (figures,) = campaign("power", "--cycles", str(CYCLES), *options)
     assert figures["cycles"] == CYCLES
     assert figures["promised"] > 0
@@ -30,10 +33,11 @@ def test_nothing_promised_is_lost(campaign: Campaign, filesystem: FileSystem, fl
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
-def test_a_slice_of_all_points(campaign: Campaign, filesystem: FileSystem, rotation: int) -> None:
+@pytest.mark.rotating
+@pytest.mark.parametrize(("filesystem", "part"), this_turn(list(product(["ext4", "xfs"], range(PARTS))), __name__))
+def test_a_slice_of_all_points(campaign: Campaign, filesystem: FileSystem, part: int) -> None:
     need_loop(filesystem)
-    figures = campaign("cut", "--filesystem", filesystem, "--part", f"{rotation % PARTS}/{PARTS}")
+    figures = campaign("cut", "--filesystem", filesystem, "--part", f"{part}/{PARTS}")
     assert len(figures) == 4
     assert all(piece["covered"] == piece["points"] > 0 for piece in figures)
     assert sum(piece["lost"] for piece in figures if "-sync" in piece["life"]) == 0

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from campaigns.rotation import this_turn
 from tests.integration.store.conftest import PATIENCE, Campaign, need
 
 pytestmark = pytest.mark.timeout(PATIENCE)
@@ -11,8 +12,10 @@ PARTS = 12
 
 
 @pytest.mark.real
-def test_a_slice_of_all_refusals(campaign: Campaign, rotation: int) -> None:
-    figures = campaign("refuse", "--part", f"{rotation % PARTS}/{PARTS}")
+@pytest.mark.rotating
+@pytest.mark.parametrize("part", this_turn(range(PARTS), __name__))
+def test_a_slice_of_all_refusals(campaign: Campaign, part: int) -> None:
+    figures = campaign("refuse", "--part", f"{part}/{PARTS}")
     assert sum(piece["covered"] for piece in figures) > 100
     assert all(piece["covered"] == piece["points"] for piece in figures)
     assert sum(piece["lost"] + piece["refused_and_found"] for piece in figures) == 0

@@ -69,7 +69,7 @@ REASONS = {
     "there with its password",
     17: NO_RULE.format("mine", "the decision is deny."),
     20: "check signature failed.",
-    21: "User:nobody is not found.",
+    21: "check signature failed.",  # Apache names the user that it does not know; ours tells strangers nothing
     23: "User:shop is disabled.",
 }
 REFUSALS = {number: str([("16", reason)]) for number, reason in REASONS.items()}

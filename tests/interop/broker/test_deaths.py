@@ -30,7 +30,8 @@ def need_loop(filesystem: FileSystem) -> None:
         pytest.skip(f"no power to cut here: {', '.join(missing)} missing")
 
 
-@pytest.mark.parametrize("filesystem", this_turn(FILE_SYSTEMS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("filesystem", this_turn(FILE_SYSTEMS, __name__))
 def test_nothing_acknowledged_is_lost_when_the_power_goes(filesystem: FileSystem) -> None:
     need_loop(filesystem)
     run = unpowered(DEATHS, seed(), filesystem=filesystem)

@@ -59,7 +59,8 @@ def running(mode: str) -> Iterator[Mode]:
         yield Mode(names, masters, [broker for broker in brokers if broker not in masters])
 
 
-@pytest.mark.parametrize(("mode", "client"), this_turn(list(product(MODES, CLIENTS)), 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize(("mode", "client"), this_turn(list(product(MODES, CLIENTS)), __name__))
 def test_nothing_acknowledged_is_lost_when_brokers_of_a_mode_are_killed(mode: str, client: str) -> None:
     with running(mode) as brokers, JudgeProcess(client) as process:
         topic = fresh("modes")

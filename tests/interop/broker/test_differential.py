@@ -81,7 +81,7 @@ def test_answers_are_equal(pair: Pair, step: Step) -> None:
     if step.what in GOES_ON:
         assert ours["remark"].startswith(f"{theirs['remark']}: ")
         ours["remark"] = theirs["remark"]
-    assert ours == theirs
+    assert ours == theirs, f"the brokers answer {step.what!r} differently"
 
 
 def test_running_values_have_every_name_that_apache_s_have(pair: Pair) -> None:

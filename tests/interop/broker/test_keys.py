@@ -51,7 +51,8 @@ def sent_and_received(process: JudgeProcess, server: Broker) -> tuple[int, int, 
     return len(report.indexes), len(report.failed), got
 
 
-@pytest.mark.parametrize("client", this_turn(CLIENTS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("client", this_turn(CLIENTS, __name__))
 @pytest.mark.parametrize("user", USERS)
 def test_keys_have_the_same_effect_at_both_brokers(pair: Pair, client: str, user: str) -> None:
     with JudgeProcess(client, keys=USERS[user]) as process:

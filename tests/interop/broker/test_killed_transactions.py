@@ -10,7 +10,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 KILLS = 5
 
 
-@pytest.mark.parametrize("flush", this_turn(["ASYNC_FLUSH", "SYNC_FLUSH"], 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("flush", this_turn(["ASYNC_FLUSH", "SYNC_FLUSH"], __name__))
 def test_transactions_outlive_kills(flush: str) -> None:
     run = killed(KILLS, 1, {"flushDiskType": flush})
     assert run.broken == [], run.figures()

@@ -16,7 +16,8 @@ CLIENTS = ("java-4.9.8", "go")
 NEW = ("transaction", "transaction-death", "sql", "sql-lite", "sql-pull")
 
 
-@pytest.mark.parametrize("client", this_turn(CLIENTS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("client", this_turn(CLIENTS, __name__))
 @pytest.mark.parametrize("scenario", NEW)
 def test_a_stock_client_at_4_9_7(shared_servers: SharedServers, client: str, scenario: str) -> None:
     process, broker = shared_servers.client(client), shared_servers.broker(VERSION)

@@ -1,6 +1,6 @@
 """A master and its slave as processes, ours and Apache's: the log is copied byte for byte, across ``kill -9`` of both.
 
-A run takes our own pair and one pair with Apache's broker, the next run another pair.
+The five pairs take turns.
 """
 
 import pytest
@@ -15,7 +15,8 @@ SEGMENT = 1 << 20
 WAIT_SECONDS = 90.0
 
 
-@pytest.mark.parametrize(("master", "slave"), [(OURS, OURS), *this_turn(PAIRS[:-1], 1)])
+@pytest.mark.rotating
+@pytest.mark.parametrize(("master", "slave"), this_turn(PAIRS, __name__))
 def test_a_slave_copies_the_log_of_its_master(master: str, slave: str) -> None:
     figures = copied_across_kills(master, slave, 2_000, 1, SEGMENT, WAIT_SECONDS)
     assert figures["acknowledged"] > 0

@@ -12,7 +12,8 @@ from campaigns.rotation import this_turn
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("change", this_turn(CHANGES, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("change", this_turn(CHANGES, __name__))
 def test_three_brokers_change_without_a_failed_send(change: Change) -> None:
     figures = rolls(change, QUICK)
     print(figures)

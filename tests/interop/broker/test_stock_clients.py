@@ -18,14 +18,13 @@ from judges.wire import UPDATE_BROKER_SETTINGS, ask
 
 pytestmark = pytest.mark.apache
 
-CONTROLLED = 10
 SUPPORTED = [cell for cell in matrix.cells() if cell.is_supported]
 # Sixteen retries take the C++ client minutes on a busy machine: the matrix has that cell.
 HERE = [cell for cell in SUPPORTED if cell.can_run and (cell.client, cell.row) != ("cpp", "retry, then dead letter")]
 # Apache's broker deletes nothing in its first minute, so a topic does not age there in time.
 CONTROL = this_turn(
     [cell for cell in HERE if cell.row != "start from a timestamp" and cell.key("apache") not in matrix.EXPLAINED],
-    CONTROLLED,
+    __name__,
 )
 
 
@@ -45,6 +44,7 @@ def test_a_cell_at_our_broker(servers: Servers, cell: Cell) -> None:
     assert matrix.outcome(servers, cell, "ours") == matrix.PASS
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("cell", CONTROL, ids=name)
 def test_a_cell_at_apache_s_broker(servers: Servers, cell: Cell) -> None:
     assert matrix.outcome(servers, cell, "apache") == matrix.PASS

@@ -50,14 +50,16 @@ def made(broker: TlsBrokerOfOurs) -> str:
     return asyncio.run(make())
 
 
-@pytest.mark.parametrize("client", this_turn(CLIENTS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("client", this_turn(CLIENTS, __name__))
 def test_a_stock_client_sends_and_receives_over_tls(broker: TlsBrokerOfOurs, client: str) -> None:
     with JudgeProcess(client) as process:
         process.start(OVER_TLS)
         exchange(process.at(broker.name_servers[0]), made(broker), COUNT)
 
 
-@pytest.mark.parametrize("client", this_turn(CLIENTS, 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize("client", this_turn(CLIENTS, __name__))
 def test_a_stock_client_without_tls_is_refused(broker: TlsBrokerOfOurs, client: str) -> None:
     with JudgeProcess(client) as process:
         report = process.at(broker.name_servers[0]).send(made(broker), 1, timeout_ms=2_000)

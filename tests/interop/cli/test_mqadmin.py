@@ -14,7 +14,7 @@ from judges import Mqadmin
 
 pytestmark = pytest.mark.apache
 PAGE = Path(__file__).parents[3] / "docs/reference/our-mqadmin.md"
-LINES_OF_A_TURN = 12
+PARTS = [LINES[first::4] for first in range(4)]
 BAD = frozenset({"fails"})
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 
@@ -31,10 +31,12 @@ def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Place]]:
         yield str(request.param), made
 
 
-def test_commands_do_what_the_page_says(place: tuple[str, Place], tool: Mqadmin) -> None:
+@pytest.mark.rotating
+@pytest.mark.parametrize("lines", this_turn(PARTS, __name__), ids=lambda lines: f"from {lines[0]}")
+def test_commands_do_what_the_page_says(place: tuple[str, Place], tool: Mqadmin, lines: list[str]) -> None:
     kind, made = place
     page = {name: cells for name, *cells in ROW.findall(PAGE.read_text())}
-    chosen = [line for line in LINES if verb_of(line).startswith("update") or line in this_turn(LINES, LINES_OF_A_TURN)]
+    chosen = [line for line in LINES if verb_of(line).startswith("update") or line in lines]
     for outcome in compared(made, chosen, tool):
         said = page[verb_of(outcome.line)][0 if kind == "ours" else 1]
         assert outcome.our_word not in BAD, f"{outcome.line}: {outcome.ours.text}"

@@ -8,10 +8,10 @@ from tests.interop.client.kills.run import IN_TIME_S, Side, run
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(300)]
 
 KILLS: dict[Side, int] = {"standby": 3, "apache": 1}
-TURNS: list[Side | None] = ["apache", None, None]
 
 
-@pytest.mark.parametrize("side", ["standby", *filter(None, this_turn(TURNS, 1))])
+@pytest.mark.rotating
+@pytest.mark.parametrize("side", this_turn(list(KILLS), __name__))
 def test_a_killed_broker_that_is_back_in_time_costs_no_send(side: Side) -> None:
     came = run(side, KILLS[side], turn() or 0)
     print(came.figures())

@@ -162,7 +162,8 @@ def test_order_and_payment_exist_both_or_neither(broker: ApacheBroker, tmp_path:
     judge(Shop("order_and_payment", str(path), IN_SQLITE, rows), broker, STEPS)
 
 
-@pytest.mark.parametrize("broker", this_turn([*SERVER_VERSIONS, OURS], 1), indirect=True)
+@pytest.mark.rotating
+@pytest.mark.parametrize("broker", this_turn([*SERVER_VERSIONS, OURS], __name__), indirect=True)
 def test_order_and_payment_exist_both_or_neither_with_postgresql(broker: ApacheBroker) -> None:
     with postgresql() as database:
 

@@ -48,7 +48,7 @@ class Pair(NamedTuple):
         return self.source.name_servers[0], self.target.name_servers[0]
 
 
-@pytest.fixture(params=[(OURS, OURS), *this_turn(PAIRS, 1)], ids=" to ".join)
+@pytest.fixture(params=this_turn([(OURS, OURS), *PAIRS], __name__), ids=" to ".join)
 def pair(shared_servers: SharedServers, request: pytest.FixtureRequest) -> Iterator[Pair]:
     with ExitStack() as stack:
 
@@ -62,6 +62,7 @@ def pair(shared_servers: SharedServers, request: pytest.FixtureRequest) -> Itera
         yield Pair(broker(source), broker(target), target == OURS)
 
 
+@pytest.mark.rotating
 def test_a_killed_mirror_copies_everything_and_its_group_moves(pair: Pair, tmp_path: Path) -> None:
     topic, group = pair.source.create_topic(fresh("mirrored"), QUEUES), fresh("G")
     source, target = pair.addresses

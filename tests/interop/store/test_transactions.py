@@ -9,10 +9,10 @@ from tests.interop.store.sizes import SECONDS
 pytestmark = [pytest.mark.apache, pytest.mark.timeout(SECONDS)]
 
 HALVES = 40
-CELLS_A_RUN = 2
 
 
-@pytest.mark.parametrize(("version", "direction", "ending"), this_turn(list(cells()), CELLS_A_RUN))
+@pytest.mark.rotating
+@pytest.mark.parametrize(("version", "direction", "ending"), this_turn(list(cells()), __name__))
 def test_open_transactions_are_handed_over(version: str, direction: Direction, ending: Ending) -> None:
     outcome = handed_over(version, direction, ending, HALVES)
     assert outcome.broken == [], outcome

@@ -73,7 +73,8 @@ def test_any_line_that_is_removed_repeated_or_moved_is_found(log: list[list[Even
         changed = [*lines[:place], *lines[place + 1 : place + 2], lines[place], *lines[place + 2 :]]
     else:
         changed = lines[:place]
-    is_cut_end = how in ("remove", "cut") and number == len(files) - 1 and (is_end or how == "cut") and bool(changed)
+    is_cut_end = how in ("remove", "cut") and number == len(files) - 1 and (is_end or how == "cut")
+    is_cut_end = is_cut_end and bool(changed or number)  # a log without any line is a fault
     if changed == lines:
         return
     found = verify([*files[:number], (files[number][0], b"".join(changed)), *files[number + 1 :]], verify(files).hash)

@@ -2,11 +2,13 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from campaigns.samples import SEND
+from firearrow.protocol import sends as sends_module
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.connection import Connection, Event, RequestArrived
 from firearrow.protocol.requests.group.offset import GetMaxOffset
@@ -82,3 +84,27 @@ def test_a_broken_frame_is_left_for_the_splitter() -> None:
     events = connection.receive_data(broken * 8)
     assert connection.is_ended
     assert [type(event).__name__ for event in events] == ["StreamBroken"]
+
+
+def test_a_peer_that_has_not_proved_who_it_is_teaches_no_shape() -> None:
+    shapes = SendShapes(lambda _: True)
+    connection = Connection(shapes=shapes, learns=False)
+    sends = b"".join(frame(Encoding.JSON, "s", 1000 + number) for number in range(20))
+    for _ in range(2 * LEARNED_AFTER):
+        assert not any(isinstance(event, SendsArrived) for event in connection.receive_data(sends))
+    assert not shapes.by_number
+    connection.learns = True
+    events = [connection.receive_data(sends) for _ in range(2 * LEARNED_AFTER)][-1]
+    assert isinstance(events[0], SendsArrived)
+
+
+def test_the_bytes_of_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sends_module, "SHAPES_BYTES_MAX", 10 * sends_module.SHAPE_BYTES)
+    shapes = SendShapes(lambda _: True)
+    for number in range(50):
+        request = replace(SEND, topic=f"topic-{number:04}", properties="UNIQ_KEY\x0100000000\x02")
+        sends = b"".join(encode_request(Encoding.JSON, request, opaque) for opaque in range(1000, 1008))
+        connection = Connection(shapes=shapes)
+        events = [connection.receive_data(sends) for _ in range(2 * LEARNED_AFTER)][-1]
+        assert isinstance(events[0], SendsArrived)
+        assert len(shapes.by_number) <= 10

@@ -73,7 +73,7 @@ def test_a_full_bucket_is_as_good_as_a_new_one(rate: int, steps: list[tuple[floa
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 8), st.integers(0, 20)), max_size=60),
+    st.lists(st.tuples(st.sampled_from([0.0, 0.125, 1.0]), st.integers(0, 8), st.integers(0, 20)), max_size=60),
     st.integers(1, 3),
 )
 def test_buckets_are_bounded_and_forgetting_changes_nothing(steps: list[tuple[float, int, int]], most: int) -> None:

@@ -12,7 +12,15 @@ from firearrow.client.producer.encoded import DrawnKeys
 from firearrow.client.producer.selector import queue_of_key
 from firearrow.model import Message, MessageQueue
 from firearrow.record.batch import decode_batch
-from firearrow.spark.sink.rows import NOT_TAKEN_OVER, ROW_ID_PROPERTY, Origin, RowShape
+from firearrow.spark.sink.rows import (
+    CUT_OFF,
+    EVERY_TAG,
+    NOT_TAKEN_OVER,
+    ROW_ID_PROPERTY,
+    TAG_SEPARATOR,
+    Origin,
+    RowShape,
+)
 from firearrow.spark.sink.shipments import Lane, Table
 
 few = settings(max_examples=150, deadline=None)
@@ -22,15 +30,25 @@ TOPICS = {"t": 3, "u": 5, "%RETRY%g": 2}
 QUEUES = {topic: tuple(MessageQueue(topic, "b", number) for number in range(n)) for topic, n in TOPICS.items()}
 STRINGS = pa.map_(pa.string(), pa.string())
 texts = st.none() | st.text(st.characters(codec="utf-8", min_codepoint=3), max_size=6)
+
+
+def is_plain(tag: str) -> bool:
+    """Whether a subscription can name a tag."""
+    return tag == tag.strip(CUT_OFF) and tag != EVERY_TAG and TAG_SEPARATOR not in tag
+
+
 ROW = {
     "topic": (st.sampled_from(sorted(TOPICS)), pa.string()),
     "body": (st.binary(max_size=60), pa.binary()),
     "keys": (st.none() | st.lists(st.text("kä", min_size=1), max_size=3), pa.list_(pa.string())),
-    "tags": (texts, pa.string()),
+    "tags": (texts.filter(lambda tag: tag is None or is_plain(tag)), pa.string()),
     "sharding_key": (texts, pa.string()),
     "delay_level": (st.sampled_from([None, 0, 0, 0, 3]), pa.int32()),
     "properties": (
-        st.none() | st.dictionaries(st.sampled_from(["a", "TAGS", "WAIT", "__SHARDINGKEY", "UNIQ_KEY"]), texts),
+        st.none()
+        | st.dictionaries(st.sampled_from(["a", "TAGS", "WAIT", "__SHARDINGKEY", "UNIQ_KEY"]), texts).filter(
+            lambda properties: is_plain(properties.get("TAGS") or "")
+        ),
         STRINGS,
     ),
     "row_id": (texts, pa.string()),

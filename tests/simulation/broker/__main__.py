@@ -87,12 +87,19 @@ class Campaign:
         try:
             ran = self._kind.run(seed)
         except Exception as error:  # noqa: BLE001 - every seed is to be heard
-            notes = "\n".join(getattr(error, "__notes__", [])[-1:])
-            print(f"seed {seed}: {type(error).__name__}: {str(error)[:1500]}\n{notes}", flush=True)
+            notes, first = "\n".join(getattr(error, "__notes__", [])[-1:]), _first(error)
+            print(f"seed {seed}: {type(first).__name__}: {str(first)[:1500]}\n{notes}", flush=True)
             return None
         if self._verbose:
             print(f"seed {seed}: {ran.words}", flush=True)
         return ran
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error of a group of tasks, however deep; else the error."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def main() -> int:

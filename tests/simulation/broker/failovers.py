@@ -9,15 +9,20 @@ the group must take a message and be in sync again in time (F7), and:
 * F5 the logs of all replicas are equal byte for byte;
 * F6 every delayed message that was acknowledged is delivered;
 * F8 an epoch has one master.
+
+Beside these, `acts` has clients that ask for everything else that a broker answers, with promises of their own. When
+all is mended, the master dies a last time, so that everything that was answered is looked for at another one.
 """
 
 import asyncio
-import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
@@ -26,6 +31,8 @@ from firearrow.testing.sim.coordinator import CoordinatorFaults
 from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import World
+from tests.simulation.broker.acts import ACTS
+from tests.simulation.broker.strikes import DESTRUCTIVE, MACHINES, Strikes
 from tests.unit.broker.test_failover_group import LIES, Group
 from tests.unit.broker.test_replication import files
 from tests.unit.broker.whole import PORT, UNIQUE, Client, Names, a_send
@@ -35,12 +42,13 @@ DELAYED: Final = "D"
 DELAYED_QUEUES: Final = 3
 TIMEOUT_MS: Final = 1_000
 RECOVERY_S: Final = 180.0
+CHECK_S: Final = 1_800.0
+"""Longer than everything that is delivered later needs."""
 GROUP: Final = "g"
+LOSES_POWER: Final = ("power", "another address")
 SHAPES: Final = (
     "master|coordinator", "master|slaves", "master|clients", "slave alone", "one way", "bridge", "master alone",
 )  # fmt: skip
-MACHINES: Final = ("crash", "crash of a slave", "power", "freeze", "freeze of a slave", "clock step", "stop")
-DESTRUCTIVE: Final = ("disk loss", "power of all")
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,8 @@ class FailoverOptions:
     """Faults; all where none is named."""
     crashes: float = 0.3
     """How often a broker dies within a partition."""
+    changes: bool = False
+    """Whether members return with another flush mode now and then."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "FailoverOptions":
@@ -65,6 +75,7 @@ class FailoverOptions:
             steps=rng.randint(2, 4),
             sync_s=rng.choice((0.001, 0.01, 0.05)),
             latency_s=rng.choice((0.0005, 0.005)),
+            changes=rng.random() < 0.4,
         )
 
 
@@ -88,7 +99,10 @@ class FailoverRun:
         names = await Names(self.world.node("names")).start()
         faults = LIES if self.options.lies else CoordinatorFaults()
         self.group = group = Group(self.world, names, faults, sync=self.options.sync_flush)
-        self.addresses = [Address(member.node.host, PORT) for member in group.members.values()]
+        for member in group.members.values():
+            member.settings = _with_everything(member.settings)
+        self.strikes = Strikes(self.world, group, self.rng, self.counts, changes=self.options.changes)
+        self.acts = [act(self) for act in ACTS]
         group.start()
         await group.until_in_sync(3, RECOVERY_S)
         async with asyncio.TaskGroup() as tasks:
@@ -96,23 +110,44 @@ class FailoverRun:
                 tasks.create_task(self._send(queue))
             tasks.create_task(self._send_delayed())
             tasks.create_task(self._consume())
+            for act in self.acts:
+                tasks.create_task(act.run())
             await asyncio.sleep(self.rng.uniform(0.5, 2.0))
             for _ in range(self.options.steps):
                 await self._disturb()
                 await asyncio.sleep(self.rng.choice((0.0, 0.5, 4.0)))
             await self._recovered()
+            await self._fail_over_once_more()
             self.is_over = True
         await self._check()
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where the members are now."""
+        return [Address(member.node.host, PORT) for member in self.group.members.values()]
+
+    async def _fail_over_once_more(self) -> None:
+        state = self.group.state
+        assert state is not None
+        address = {number: Address(member.node.host, PORT) for number, member in self.group.members.items()}
+        master = address.pop(state.master)
+        for act in self.acts:
+            await act.before_the_last_failover(master, list(address.values()))
+        await self.group.members[state.master].node.crash()
+        await asyncio.sleep(self.rng.choice((0.1, 6.0)))
+        self.strikes.start_again()
+        await self._recovered()
 
     # ---- load
 
     async def _send(self, queue: int) -> None:
         client, number, first = Client(self.world.node(f"producer{queue}"), self.addresses[0]), 0, 0
         while not self.is_over:
-            for turn in range(len(self.addresses)):
+            for turn in range(len(self.group.members)):
                 number += 1
                 body = b"%d:%06d" % (queue, number)
-                client.broker = self.addresses[(first + turn) % len(self.addresses)]
+                addresses = self.addresses
+                client.broker = addresses[(first + turn) % len(addresses)]
                 if await self._took(client, a_send(queue_id=queue), body):
                     self.acked[queue].append(body)
                     first += turn
@@ -184,10 +219,10 @@ class FailoverRun:
 
     async def _disturb(self) -> None:
         kinds = self.options.kinds or (*SHAPES, *SHAPES, *MACHINES, *MACHINES, *DESTRUCTIVE)
-        kind = self.rng.choice(kinds)
-        if kind == "power of all" and not self.options.sync_flush:
+        kind, all_sync = self.rng.choice(kinds), self.strikes.all_sync
+        if kind == "power of all" and not all_sync:
             kind = "power"
-        if kind in DESTRUCTIVE or (kind == "power" and not self.options.sync_flush):
+        if kind in DESTRUCTIVE or (kind in LOSES_POWER and not all_sync):
             await self._recovered()
         self.counts[kind] += 1
         state = self.group.state
@@ -196,7 +231,7 @@ class FailoverRun:
         if kind in SHAPES:
             await self._cut(kind, state.master, slaves)
         else:
-            await self._strike(kind, state.master, slaves)
+            await self.strikes.strike(kind, state.master, slaves)
 
     async def _cut(self, shape: str, master: int, slaves: list[int]) -> None:
         network, coordinator = self.world.network, self.group.coordinator
@@ -210,7 +245,8 @@ class FailoverRun:
         elif shape == "master|slaves":
             network.partition([name[master]], [name[slave] for slave in slaves])
         elif shape == "master|clients":
-            network.partition([name[master]], ["producer0", "producer1", "delaying", "consumer"])
+            clients = ["producer0", "producer1", "delaying", "consumer", *(act.name for act in self.acts)]
+            network.partition([name[master]], clients)
         elif shape in ("one way", "bridge"):
             network.partition([name[left]], [name[right]], one_way=shape == "one way")
         await asyncio.sleep(self.rng.choice((0.5, 2.0, 8.0)))
@@ -219,56 +255,19 @@ class FailoverRun:
             await self.group.members[self.rng.choice((alone, master))].node.crash()
         coordinator.heal()
         network.heal()
-        self._start_again()
-
-    async def _strike(self, kind: str, master: int, slaves: list[int]) -> None:
-        number = (
-            self.rng.choice(slaves) if "slave" in kind or (kind == "disk loss" and self.rng.random() < 0.5) else master
-        )
-        node = self.group.members[number].node
-        if kind == "clock step":
-            node.clock.jump(self.rng.choice((-1, 1)) * self.rng.randint(500, 15_000))
-        elif kind == "stop":
-            await node.stop()
-        elif kind == "power":
-            await node.power_loss()
-        elif kind == "disk loss":
-            await node.lose_disk()
-        elif kind == "power of all":
-            if self.rng.random() < 0.5:
-                await self._reset_connections()
-            for member in self.group.members.values():
-                await member.node.power_loss()
-        elif kind.startswith("freeze"):
-            node.freeze()
-        else:
-            await node.crash()
-        await asyncio.sleep(self.rng.choice((0.1, 1.0, 6.0)))
-        if kind.startswith("freeze"):
-            node.thaw()
-        self._start_again()
-
-    async def _reset_connections(self) -> None:
-        """Break the connections between all brokers, while some of what they copied may not be synced."""
-        names = [member.node.name for member in self.group.members.values()]
-        for left, right in itertools.combinations(names, 2):
-            self.world.network.reset(left, right)
-        await asyncio.sleep(self.rng.uniform(0.0, 0.3))
-
-    def _start_again(self) -> None:
-        for member in self.group.members.values():
-            if not member.node.running:
-                member.node.start(member.run)
+        self.strikes.start_again()
 
     async def _recovered(self) -> None:
-        """Wait until all replicas are in sync and messages are taken again."""
+        """Wait until all replicas are in sync and messages are taken again; a process that ended is started again."""
         before = {queue: len(acked) for queue, acked in self.acked.items()}
         try:
             async with asyncio.timeout(RECOVERY_S):
-                while any(len(self.acked[queue]) <= before[queue] for queue in before):  # noqa: ASYNC110
+                while any(len(self.acked[queue]) <= before[queue] for queue in before):
+                    self.strikes.start_again()
                     await asyncio.sleep(0.1)
                 # Last, because a replica that lost its directory leaves the set before anything is acknowledged.
-                while len(state.iss) < 3 if (state := self.group.state) else True:  # noqa: ASYNC110
+                while len(state.iss) < 3 if (state := self.group.state) else True:
+                    self.strikes.start_again()
                     await asyncio.sleep(0.1)
         except TimeoutError:
             raise AssertionError(f"F7: not in sync after {RECOVERY_S:.0f} s: {self.group.state}") from None
@@ -281,12 +280,16 @@ class FailoverRun:
             assert masters.setdefault(past.epoch, past.master) == past.master, f"F8: epoch {past.epoch}"
         await self._compare_logs()
         node = self.world.node("reader")
-        async with asyncio.timeout(RECOVERY_S):
+        async with asyncio.timeout(CHECK_S):
             while True:
                 state = self.group.state
                 assert state is not None
                 try:
-                    await self._check_messages(Client(node, Address(self.group.members[state.master].node.host, PORT)))
+                    client = Client(node, Address(self.group.members[state.master].node.host, PORT))
+                    await self._check_messages(client)
+                    await self._check_delayed(client)
+                    for act in self.acts:
+                        await act.check(client)
                 except FireArrowError as error:  # an election was under way
                     if isinstance(error, RequestRefused) and error.code != ResponseCode.SYSTEM_BUSY:
                         raise
@@ -309,7 +312,6 @@ class FailoverRun:
                 assert same, f"F3: offset {offset} of queue {queue} was {body!r} and is {found[offset : offset + 1]}"
             skipped = [offset for offset in range(len(found)) if (queue, offset) not in self.seen]
             assert not skipped, f"F4: the consumers of queue {queue} never got offsets {skipped[:5]}"
-        await self._check_delayed(client)
 
     async def _check_delayed(self, client: Client) -> None:
         if not self.delayed:
@@ -346,6 +348,20 @@ class FailoverRun:
                 if found[0] == found[1] == found[2]:
                     return
                 await asyncio.sleep(1.0)
+
+
+def _with_everything(made: BrokerSettings) -> BrokerSettings:
+    """Return settings with recalls, with questions about transactions that come soon, and with a slow scrub.
+
+    A scrub at its usual rate reads these short logs every second, which costs more than everything else here. A full
+    disk deletes no messages: a master deletes its oldest file then, acknowledged messages with it, and this run could
+    not tell them from messages that a failover lost. That replicas keep what their master has while their disks are
+    full is held by tests/unit/broker/test_failover_retention.py.
+    """
+    transactions = replace(made.transactions, transaction_time_out=3_000, transaction_check_interval=5_000)
+    broker, scrub = replace(made.broker, recall_message_enable=True), replace(made.scrub, scrub_bytes_per_second=4096)
+    retention = replace(made.retention, clean_file_forcibly_enable=False)
+    return replace(made, broker=broker, transactions=transactions, scrub=scrub, retention=retention)
 
 
 def run_failovers(seed: int, options: FailoverOptions | None = None) -> Counter[str]:

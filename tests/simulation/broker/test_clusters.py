@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from campaigns.rotation import commits, in_turn
+from campaigns.rotation import this_turn
 from firearrow.testing.sim.history import Outcome
 from tests.simulation.broker.chaos import is_valid, run_chaos
 
@@ -17,7 +17,7 @@ NAMED = os.environ.get("FIREARROW_SEEDS")
 FIRST, COUNT = map(int, (NAMED or "0:200").split(":"))
 BATCH = 20
 BATCHES = range(FIRST, FIRST + COUNT, BATCH)
-IN_TURN = list(BATCHES) if NAMED else in_turn(BATCHES, 100 // BATCH, commits())
+IN_TURN = list(BATCHES) if NAMED else this_turn(BATCHES, __name__, within=2)
 
 FLOORS = {
     "acknowledged": 1_500,
@@ -48,6 +48,7 @@ RARE = (
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.rotating
 @pytest.mark.parametrize("first", IN_TURN)
 def test_clusters_keep_their_promises(first: int) -> None:
     happened: Counter[str] = Counter()

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from campaigns.rotation import commits, in_turn
+from campaigns.rotation import this_turn
 from firearrow.broker.replication import near_slaves
 from firearrow.broker.replication.master import SentStore
 from firearrow.broker.replication.slave import Slave
@@ -21,7 +21,8 @@ MENDED = GroupOptions(sync_flush=True, slaves=1, least=1, steps=5, sync_s=0.1, l
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", in_turn(BATCHES, 2, commits()))
+@pytest.mark.rotating
+@pytest.mark.parametrize("first", this_turn(BATCHES, __name__))
 def test_groups_keep_their_promises(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + BATCH):

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from firearrow.broker.delivery import retry
 from firearrow.broker.delivery.schedule import DelayedDelivery, Due
+from firearrow.broker.gate.gate import Gate
+from firearrow.broker.gate.waiting_answers import Acks
 from firearrow.broker.handlers.message import return_message as sendback
 from firearrow.broker.pull import checks as pullchecks
-from firearrow.broker.send.waiting_answers import Acks
 from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.renewal import Renewal
@@ -22,6 +23,7 @@ from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMMIT, TRANSACTION_MASK
 from firearrow.record.encode import Draft
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
 from firearrow.runtime.clock import Clock
 from firearrow.store import retention
 from firearrow.store.deletion import NO_FLOORS, Floors
@@ -29,7 +31,6 @@ from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import WRITTEN, Appended
 from firearrow.store.timer.timer_log import TimerLog
 from tests.simulation.broker.chaos import Options, run_chaos
-from tests.simulation.early_log import EarlyStore
 
 SEEDS = 25
 HARD = Options(
@@ -95,13 +96,12 @@ def delivers_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_a_send_back_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    made = sendback.SendBackHandlers.__init__
+    def answer(self: Gate, call: Call, end: int, answer: Answer = SUCCESS) -> Later:
+        later = call.later()
+        self.written.add(end, later, answer)
+        return later
 
-    def init(self: sendback.SendBackHandlers, *arguments: Any, **named: Any) -> None:
-        made(self, *arguments, **named)
-        self._store = cast("Any", EarlyStore(self._store))
-
-    patch.setattr(sendback.SendBackHandlers, "__init__", init)
+    patch.setattr(Gate, "answer", answer)
 
 
 def filters_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def deletes_pending_timers(patch: pytest.MonkeyPatch) -> None:
     async def at_once(_self: Renewal, _physical: int) -> None:
         return
 
-    patch.setattr(Renewal, "below", at_once)
+    patch.setattr(Renewal, "renew_below", at_once)
 
 
 def deletes_ahead_of_the_marks_of_lakes(patch: pytest.MonkeyPatch) -> None:

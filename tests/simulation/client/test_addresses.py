@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from campaigns.samples import a_topic
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
 from firearrow.errors import FireArrowError
-from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker, UpdateAndCreateTopic
+from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker
 from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
@@ -21,15 +22,7 @@ ELSEWHERE = 10_920
 
 async def make_other(cluster: SimCluster, caller: Caller) -> None:
     for broker in cluster.brokers:
-        request = UpdateAndCreateTopic(
-            topic=OTHER,
-            default_topic="TBW102",
-            read_queue_nums=1,
-            write_queue_nums=1,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-            order=False,
-        )
+        request = a_topic(OTHER)
         await caller.call(broker.address, request)
 
 

@@ -6,18 +6,22 @@ from typing import Any
 
 import pytest
 
+from firearrow.client import Consumer
 from firearrow.client.consumer.queue.departure import Departures
 from firearrow.client.consumer.queue.intake import Receiver
 from firearrow.client.consumer.queue.outlet import Outlet
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.producer import linger
+from firearrow.client.producer.delivery import Delivery
+from firearrow.client.producer.linger import Linger
 from firearrow.client.producer.retry_policy import Attempts
 from firearrow.client.routes import RouteTable
-from firearrow.errors import FireArrowError
+from firearrow.errors import ClientClosed, FireArrowError
 from firearrow.record.decode import decode_all
 from tests.simulation.client import (
     test_addresses,
     test_cancellation,
+    test_closing,
     test_neighbours,
     test_ordering,
     test_pausing,
@@ -107,6 +111,37 @@ def commits_behind_another_member(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Departures, "_commit_unless_behind", always)
 
 
+def keeps_no_limit_of_sends(patch: pytest.MonkeyPatch) -> None:
+    """G5 of the third review."""
+    patch.setattr(Delivery, "open", lambda _self: None)
+
+
+def cancels_batches_that_are_on_the_wire(patch: pytest.MonkeyPatch) -> None:
+    """G7 of the third review."""
+
+    close = Linger.close
+
+    async def impatient(self: Linger) -> None:
+        try:
+            await close(self)
+        except asyncio.CancelledError:
+            for future in list(self._leaving):
+                future.set_exception(ClientClosed("the producer was closed before the message was sent"))
+            raise
+
+    patch.setattr(Linger, "close", impatient)
+
+
+def sends_what_was_cancelled(patch: pytest.MonkeyPatch) -> None:
+    """G8 of the third review."""
+    patch.setattr(linger, "_drop_cancelled", lambda _batch: None)
+
+
+def leaves_stuck_handlers_alone(patch: pytest.MonkeyPatch) -> None:
+    """G8 of the third review."""
+    patch.setattr(Consumer, "close", lambda self: self._member.close())
+
+
 def asks_again_at_once_when_told_to_wait(patch: pytest.MonkeyPatch) -> None:
     for module in ("producer.retry_policy", "consumer.broker_queries"):
         patch.setattr(f"firearrow.client.{module}.told_pause_s", lambda *_: 0.001)
@@ -165,6 +200,27 @@ PLANTS: list[tuple[Plant, Question]] = [
     (
         fails_a_batch_for_one_of_its_messages,
         lambda _: test_neighbours.test_what_a_broker_finds_fault_with_is_told_to_its_sender_alone(),
+    ),
+    (
+        keeps_no_limit_of_sends,
+        lambda _: test_closing.test_no_more_requests_than_max_sends_are_in_flight(test_closing.by_linger),
+    ),
+    (
+        keeps_no_limit_of_sends,
+        lambda _: test_closing.test_no_more_requests_than_max_sends_are_in_flight(test_closing.by_batch),
+    ),
+    (keeps_no_limit_of_sends, test_closing.test_one_way_sends_wait_for_their_turn_too),
+    (
+        cancels_batches_that_are_on_the_wire,
+        lambda _: test_closing.test_an_interrupted_close_says_of_what_is_on_the_wire_that_it_may_be_stored(),
+    ),
+    (
+        sends_what_was_cancelled,
+        lambda _: test_closing.test_a_send_that_is_cancelled_before_its_batch_leaves_is_not_stored(),
+    ),
+    (
+        leaves_stuck_handlers_alone,
+        lambda _: test_closing.test_a_consumer_that_is_closed_over_a_stuck_handler_ends_its_run(is_batch=False),
     ),
 ]
 

@@ -14,12 +14,13 @@ from firearrow.store.log.flush import Flusher
 from firearrow.store.log.segments import Segment, sync_names
 from firearrow.store.recovery import open_log as opening
 from firearrow.store.recovery import recover as recovery
-from firearrow.store.recovery import scan
+from firearrow.store.recovery import scan, verify
 from firearrow.store.recovery.recover import Ending, Recovery
 from firearrow.store.recovery.verify import judge, resembles_stamp
 from tests.simulation.store.crashes import explore
 
-SEEDS = 100
+SEEDS = 600
+"""Most faults need fewer than 10; a record whose body is whole and whose stamp is not synced comes once in 100."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -106,6 +107,7 @@ def torn_record_taken_for_anothers(patch: pytest.MonkeyPatch) -> None:
             return False
         return not resembles_stamp(buffer[head.end - STAMP_SIZE : head.end])
 
+    patch.setattr(verify, "_is_torn", lambda *_: False)
     patch.setattr(scan, "written_by_another", naive)
 
 

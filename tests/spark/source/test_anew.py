@@ -1,12 +1,14 @@
 """Queues that begin anew below, at and above the place of a stream: told, or gone on with, never skipped."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from firearrow.admin import Admin
 from firearrow.blocking import PullConsumer
+from firearrow.errors import NoRoute
 from firearrow.spark.link import close_links
 from firearrow.spark.source.reader import DataLost
 from firearrow.testing.blocking import Cluster
@@ -59,15 +61,11 @@ def test_a_topic_made_anew_is_told_however_far_it_has_grown(broker: ApacheBroker
     if count:
         send(at(broker), numbered(topic, count, 1000))
     reader = stream(told(broker, topic))
-    if count == OLD:
-        # As many messages as before: nothing seems to be new until one more comes.
-        assert reader.latestOffset(checkpoint, None) == checkpoint
-        send(at(broker), numbered(topic, 1, 1000 + count))
     with pytest.raises(DataLost, match=rf"{topic} on {broker.name}, queue 0 has changed: .* continues at {OLD}"):
         reader.latestOffset(checkpoint, None)
 
 
-@pytest.mark.parametrize("count", [60, 130])
+@pytest.mark.parametrize("count", [60, OLD, 130])
 def test_a_topic_made_anew_is_read_from_its_first_message_when_losses_may_be_passed_over(
     broker: ApacheBroker, count: int
 ) -> None:
@@ -104,7 +102,9 @@ def test_a_batch_that_is_repeated_reads_no_messages_of_another_queue(broker: Apa
 def test_a_checkpoint_without_marks_opens_and_tells_a_queue_that_ends_before_it(broker: ApacheBroker) -> None:
     topic, checkpoint = archived(broker)
     old = {topic: checkpoint[topic]}
+    with_times = {topic: checkpoint[topic], "@stored": checkpoint["@stored"]}
     reader = stream(told(broker, topic))
+    assert reader.latestOffset(with_times, None) == with_times, "of a version that kept no places and no lives"
     assert reader.latestOffset(old, None) == old
     send(at(broker), numbered(topic, 5, OLD))
     later = reader.latestOffset(old, None)
@@ -126,7 +126,105 @@ def test_a_broker_with_an_empty_store_is_told() -> None:
         second.create_topic("orders", queues=1)
         send(second.address, numbered(topic, 75))
         reader = stream({"nameServer": second.address, "subscribe": topic})
-        with pytest.raises(DataLost, match="another message stands at 49"):
+        with pytest.raises(DataLost, match=r"another message stands at 49|the topic was created again"):
             reader.latestOffset(checkpoint, None)
         lenient = stream({"nameServer": second.address, "subscribe": topic, **LENIENT})
         assert rows_between(lenient, checkpoint, lenient.latestOffset(checkpoint, None)) == list(range(75))
+
+
+def delete(broker: ApacheBroker, topic: str) -> None:
+    """Delete a topic; return when name servers do not know it."""
+
+    async def do() -> bool:
+        async with Admin(at(broker)) as admin:
+            await admin.topics.delete(topic)
+            return await admin.brokers.route(topic) is None
+
+    assert asyncio.run(do())
+    close_links()
+
+
+def test_a_deleted_topic_is_told_at_once(broker: ApacheBroker) -> None:
+    topic, checkpoint = archived(broker)
+    delete(broker, topic)
+    begin = time.monotonic()
+    with pytest.raises(DataLost, match=f"topic {topic} is deleted"):
+        stream(told(broker, topic)).latestOffset(checkpoint, None)
+    assert time.monotonic() - begin < 5
+
+
+def test_a_deleted_topic_is_told_to_a_query_that_runs(broker: ApacheBroker) -> None:
+    topic, checkpoint = archived(broker)
+    reader = stream(told(broker, topic))
+    assert reader.latestOffset(checkpoint, None) == checkpoint
+
+    async def do() -> None:
+        async with Admin(at(broker)) as admin:
+            await admin.topics.delete(topic)
+
+    asyncio.run(do())
+    with pytest.raises(DataLost, match=f"topic {topic} is deleted"):
+        reader.latestOffset(checkpoint, None)
+
+
+def test_a_deleted_topic_does_not_stop_a_run_with_a_fixed_end(broker: ApacheBroker) -> None:
+    """Trigger.AvailableNow, which is how ``pipeline archive`` runs without ``--every``."""
+    topic, other = (broker.create_topic(fresh("deleted"), 1) for _ in range(2))
+    send(at(broker), [*numbered(topic, 10), *numbered(other, 10, 100)])
+    both = told(broker, f"{topic},{other}")
+    reader = stream(both)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    delete(broker, topic)
+    send(at(broker), numbered(other, 5, 110))
+
+    strict = stream(both)
+    strict.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLost, match=f"topic {topic} is deleted"):
+        strict.latestOffset(end, None)
+    lenient = stream({**both, **LENIENT})
+    lenient.prepareForTriggerAvailableNow()
+    send(at(broker), numbered(other, 5, 115))
+    later = lenient.latestOffset(end, None)
+    assert rows_between(lenient, end, later) == list(range(110, 115)), "the end of the run stays"
+
+    with pytest.raises(DataLost, match=f"topic {topic} is deleted"):
+        stream(both).partitions(start, end)
+    assert rows_between(stream({**both, **LENIENT}), start, end) == list(range(100, 110)), "a repeated batch"
+
+
+def test_a_run_with_a_fixed_end_fails_for_a_topic_without_a_broker() -> None:
+    """It would end without rows of the topic, as if there were none."""
+    checkpoint = {"orders": {"broker-gone": {"0": 5}}}
+    with Cluster() as cluster:
+        reader = stream({"nameServer": cluster.address, "subscribe": "orders"})
+        reader.prepareForTriggerAvailableNow()
+        with pytest.raises(NoRoute, match="no name server knows a broker of topic orders"):
+            reader.latestOffset(checkpoint, None)
+        assert (
+            stream({"nameServer": cluster.address, "subscribe": "orders"}).latestOffset(checkpoint, None) == checkpoint
+        )
+    close_links()
+
+
+def test_a_deleted_topic_does_not_stop_the_others(broker: ApacheBroker, caplog: pytest.LogCaptureFixture) -> None:
+    topic, other = (broker.create_topic(fresh("deleted"), 1) for _ in range(2))
+    send(at(broker), [*numbered(topic, 10), *numbered(other, 10, 100)])
+    reader = stream(told(broker, f"{topic},{other}"))
+    start = reader.latestOffset(reader.initialOffset(), None)
+    delete(broker, topic)
+    send(at(broker), numbered(other, 5, 110))
+
+    lenient = stream(told(broker, f"{topic},{other}", **LENIENT))
+    end = lenient.latestOffset(start, None)
+
+    assert rows_between(lenient, start, end) == list(range(110, 115))
+    assert lenient.latestOffset(end, None) == end
+    assert [record.message for record in caplog.records if "is deleted" in record.message] == [
+        f"data was lost, failOnDataLoss is false: topic {topic} is deleted; messages that were not read are gone"
+    ]
+    with pytest.raises(DataLost, match=f"topic {topic} is deleted"):
+        stream(told(broker, f"{topic},{other}")).latestOffset(end, None)
+    by_pattern = {"nameServer": at(broker), "subscribePattern": f"{topic}|{other}"}
+    with pytest.raises(DataLost, match=f"topic {topic} is deleted"):
+        stream(by_pattern).latestOffset(end, None)

@@ -22,7 +22,8 @@ GIB: Final = 1 << 30
 TOGETHER: Final = 64
 
 
-@pytest.mark.parametrize(("count", "size"), this_turn([(12_000, 192_000), (560, 4_000_000)], 1))
+@pytest.mark.rotating
+@pytest.mark.parametrize(("count", "size"), this_turn([(12_000, 192_000), (560, 4_000_000)], __name__))
 def test_a_topic_of_more_than_two_gib_is_read_under_a_driver_of_one(
     spark: "SparkSession", count: int, size: int
 ) -> None:

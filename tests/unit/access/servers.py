@@ -43,6 +43,14 @@ class OnePeer:
         self.address = Address(host, 5)
         self.certificate_name = certificate_name
         self.is_forwarded = is_forwarded
+        self.has_proved = False
+        self.refusals = 0
+
+    def prove(self) -> None:
+        self.has_proved = True
+
+    def stay_stranger(self) -> None:
+        self.refusals += 1
 
 
 class Names:

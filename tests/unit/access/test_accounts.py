@@ -7,6 +7,7 @@ from firearrow.access.account_file import decode_accounts, encode_accounts
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import MASK, Accounts
 from firearrow.access.bodies import acl_info, rules_in, user_info
+from firearrow.access.change_gate import AtOnce
 from firearrow.access.rules import Action, Decision, Rule, Rules, User, UserStatus, UserType, parse_resource
 from firearrow.access.settings import AccessConfig, check_access, first_users
 from firearrow.errors import BadBody, SettingsError
@@ -147,7 +148,6 @@ def test_settings_that_are_refused(config: AccessConfig, expected: str) -> None:
 
 def test_the_ten_requests_about_users_and_rules_have_handlers() -> None:
     handlers = Handlers()
-    AccountHandlers(Access(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts, lambda: None, bool).add_to(
-        handlers
-    )
+    accounts = Access(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts
+    AccountHandlers(accounts, lambda: None, bool, AtOnce()).add_to(handlers)
     assert set(handlers.by_code) == set(range(3001, 3011))

@@ -260,7 +260,7 @@ def test_the_audit_log_names_who_has_proved_to_ask() -> None:
         writing = asyncio.create_task(access.run())
         await asyncio.sleep(2)  # of simulated time
         writing.cancel()
-        lines = (await node.disk.read_whole("audit/audit-00000001.jsonl")).splitlines()
+        lines = (await node.disk.read_whole("audit/refused-00000001.jsonl")).splitlines()
         return [json.loads(line)["who"] for line in lines if b"DELETE_TOPIC" in line]
 
     assert World(1).run(main) == ["User:alice"] * 4 + ["User:root?"]

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from firearrow.access.audit_lines import Event, Verified, verify
-from firearrow.access.audit_log import DIRECTORY, SYNC_S, WAITING_MAX, AuditLog
+from firearrow.access.audit_log import ALLOWED, DAMPED, DAMPED_S, DIRECTORY, REFUSED, SYNC_S, WAITING_MAX, AuditLog
+from firearrow.access.refusal_rate import SOURCE_BURST, SOURCES_MAX, RefusalRate
 from firearrow.access.settings import AccessConfig, AuditScope
 from firearrow.errors import DiskFull
 from firearrow.protocol.bodies.admin.auth import UserInfo
@@ -29,14 +30,15 @@ from tests.unit.store.test_copies import RefusingDisk
 BODY_MARKER = b"marker-of-a-body"
 
 
-async def files_of(disk: Disk) -> list[tuple[str, bytes]]:
-    return [(name, await disk.read_whole(f"{DIRECTORY}/{name}")) for name in await disk.list(DIRECTORY)]
+async def files_of(disk: Disk, which: str = ALLOWED) -> list[tuple[str, bytes]]:
+    names = [name for name in await disk.list(DIRECTORY) if name.startswith(which)]
+    return [(name, await disk.read_whole(f"{DIRECTORY}/{name}")) for name in names]
 
 
-async def events_of(disk: Disk) -> list[tuple[object, ...]]:
+async def events_of(disk: Disk, which: str = ALLOWED) -> list[tuple[object, ...]]:
     """Who, what, on what, whether and why, of every event."""
     found: list[tuple[object, ...]] = []
-    for _, data in await files_of(disk):
+    for _, data in await files_of(disk, which):
         for line in data.splitlines():
             event = msgspec.json.decode(line)
             if "what" in event:
@@ -62,7 +64,7 @@ async def act(place: Place) -> tuple[Client, Client]:
 
 
 SUPER = "a super user may do everything"
-REFUSED = [
+REFUSALS = [
     ("User:alice", "SEND_MESSAGE_V2", ["Topic:bills"], False, "Deny All on Topic:bills"),
     (
         "User:alice",
@@ -81,7 +83,6 @@ CHANGES = [
     ("User:root", "AUTH_CREATE_ACL", CLUSTER, True, SUPER),
     ("User:root", "AUTH_CREATE_ACL", CLUSTER, True, SUPER),
     ("User:root", "AUTH_UPDATE_USER", CLUSTER, True, SUPER),
-    *REFUSED,
     ("User:root", "UPDATE_BROKER_CONFIG", CLUSTER, True, SUPER),
     ("User:root", "DELETE_TOPIC_IN_BROKER", ["Topic:orders"], True, SUPER),
 ]
@@ -91,7 +92,8 @@ def test_refusals_and_changes_are_in_the_log_and_sends_are_not() -> None:
     async def main(place: Place) -> None:
         await act(place)
         assert await events_of(place.server.node.disk) == CHANGES
-        data = b"".join(data for _, data in await files_of(place.server.node.disk))
+        assert await events_of(place.server.node.disk, REFUSED) == REFUSALS
+        data = b"".join(data for _, data in await files_of(place.server.node.disk, ""))
         assert b"marker" not in data
 
     served(main)
@@ -127,10 +129,10 @@ def test_a_refusal_by_the_handler_is_in_the_log_too() -> None:
         assert (await refusal(clerk, AuthUpdateUser(username="root"), encode_body(UserInfo(password="x"))))[0] == 16
         await asyncio.sleep(0.1)
         said = "The super user can only be update by super user"
-        assert (await events_of(place.server.node.disk))[-2:] == [
-            ("User:clerk", "AUTH_UPDATE_USER", CLUSTER, True, "Allow Update,Get on Cluster:DefaultCluster"),
-            ("User:clerk", "AUTH_UPDATE_USER", [], False, said),
-        ]
+        disk = place.server.node.disk
+        let_in = ("User:clerk", "AUTH_UPDATE_USER", CLUSTER, True, "Allow Update,Get on Cluster:DefaultCluster")
+        assert (await events_of(disk))[-1] == let_in
+        assert (await events_of(disk, REFUSED))[-1] == ("User:clerk", "AUTH_UPDATE_USER", [], False, said)
 
     served(main)
 
@@ -154,6 +156,8 @@ def test_lines_survive_a_kill_and_the_chain_goes_on() -> None:
         assert await events_of(disk) == [*CHANGES, CHANGES[-1]]
         found = verify(await files_of(disk))
         assert (found.faults, found.torn, found.lines) == ((), "", 1 + len(CHANGES) + 1)
+        refused = verify(await files_of(disk, REFUSED))
+        assert (refused.faults, refused.torn, refused.lines) == ((), "", 1 + len(REFUSALS))
 
     served(main)
 
@@ -180,7 +184,7 @@ def test_refusals_are_counted_by_reason_and_told_once(caplog: pytest.LogCaptureF
         "rule": 1,
     }
     assert not [name for name in counted if "alice" in name or "mallory" in name]
-    assert [name for name in counted if "audit_lines" in name and counted[name] == len(CHANGES) + 5]
+    assert [name for name in counted if "audit_lines" in name and counted[name] == len(CHANGES) + len(REFUSALS) + 5]
     records = [record for record in caplog.records if record.name == "firearrow.access.witness"]
     told = [record.getMessage() for record in records]
     assert len(told) == 5
@@ -246,6 +250,30 @@ def test_an_unfinished_line_is_left_where_it_is() -> None:
     World(1).run(lambda world: main(world.node("n")))
 
 
+@pytest.mark.parametrize("begun", [b"", b'{"seq":'])
+@pytest.mark.parametrize("lines", [0, 3])
+def test_the_chain_goes_on_after_a_kill_at_the_beginning_of_a_file(lines: int, begun: bytes) -> None:
+    async def main(node: Node) -> None:
+        number = 1
+        node.disk.make_directory(DIRECTORY)
+        if lines:
+            audit = AuditLog(SMALL, node.disk, node.clock)
+            await audit.open()
+            await wrote(audit, range(lines))
+            number = 2
+        path = f"{DIRECTORY}/{ALLOWED}-{number:08}.jsonl"
+        node.disk.open(path, create=True, private=True).write_at(0, [begun])
+        found = verify(await files_of(node.disk))
+        assert bool(found.faults) is not bool(lines)
+        again = AuditLog(SMALL, node.disk, node.clock)
+        await again.open()
+        await wrote(again, range(2))
+        found = verify(await files_of(node.disk))
+        assert (found.faults, found.torn, found.first) == ((), "", 1)
+
+    World(1).run(lambda world: main(world.node("n")))
+
+
 def test_a_file_that_somebody_has_damaged_does_not_stop_the_start() -> None:
     async def main(node: Node) -> None:
         node.disk.make_directory(DIRECTORY)
@@ -298,3 +326,45 @@ def test_events_that_cannot_be_written_are_counted_in_the_next_line() -> None:
         assert verify(await files_of(disk)).faults == ()
 
     asyncio.run(main())
+
+
+# ---- refusals
+
+
+def test_refusals_without_end_push_out_no_line_about_a_change() -> None:
+    refusals = 500
+
+    async def main(place: Place) -> None:
+        await place.make(("mallory", "m"))
+        stranger = place.client((("x" * 200), "m"))
+        for _ in range(refusals):
+            assert (await refusal(stranger, a_send("orders"), b"x"))[0] == 16
+        await asyncio.sleep(2 * DAMPED_S)
+        disk = place.server.node.disk
+        assert ("User:root", "AUTH_CREATE_USER", CLUSTER, True, SUPER) in await events_of(disk)
+        assert verify(await files_of(disk)).faults == ()
+        refused = verify(await files_of(disk, REFUSED))
+        told = len(await events_of(disk, REFUSED))
+        assert refused.faults == ()
+        assert told < refusals
+        assert refused.lost[DAMPED] == refusals - told
+
+    served(main, replace(CONFIG, audit_log_file_size=65_536, audit_log_files=2))
+
+
+def test_one_source_does_not_hide_the_refusals_of_another() -> None:
+    rate = RefusalRate(0.0)
+    written = [rate.passes("10.0.0.1", "authentication", 0.0) for _ in range(1000)]
+    assert sum(written) == SOURCE_BURST
+    assert rate.passes("10.0.0.2", "authentication", 0.0)
+    assert rate.passes("10.0.0.1", "authorization", 0.0)
+    assert not rate.passes("10.0.0.1", "authentication", 0.5)
+    assert rate.passes("10.0.0.1", "authentication", 2.0)
+
+
+def test_many_sources_share_a_bound_and_take_bounded_room() -> None:
+    rate = RefusalRate(0.0)
+    written = sum(rate.passes(f"10.0.{number >> 8 & 255}.{number & 255}", "x", 0.0) for number in range(65_536))
+    assert written == SOURCES_MAX
+    assert len(rate._sources) == SOURCES_MAX
+    assert rate.passes("10.1.0.0", "x", 1000.0)

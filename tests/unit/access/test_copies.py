@@ -57,8 +57,7 @@ def at_a_slave(*copied: bytes, refused: RequestRefused | None = None) -> tuple[A
         copies = AccountCopies(stored, Credentials(OWNER.name, OWNER.secret), lambda: None)
         writing = asyncio.create_task(stored.write_changes())
         for data in copied:
-            copies.take(data)
-            await asyncio.sleep(1)  # of simulated time
+            await copies.take(data)
         if refused is not None:
             copies.refused(refused)
         writing.cancel()

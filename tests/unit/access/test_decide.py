@@ -1,5 +1,7 @@
 """Which rule decides, and what is allowed where none does."""
 
+from fnmatch import fnmatchcase
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from firearrow.access.rules import (
     UserType,
     is_within,
     parse_resource,
+    star_fault,
     subject_user,
 )
 
@@ -161,15 +164,32 @@ def test_a_resource_is_read_as_it_is_written(resource: Resource) -> None:
     assert parse_resource(str(resource)) == resource
 
 
-@pytest.mark.parametrize(("text", "read"), [("Any:x", "*"), ("Topic:**", "Topic:*"), ("topic:a*b*", "Topic:a*")])
-def test_texts_that_say_it_otherwise(text: str, read: str) -> None:
-    assert str(parse_resource(text)) == read
+@pytest.mark.parametrize("text", ["Topic:*orders*", "Topic:**", "topic:a*b*", "Topic:a*b", "Group:*-g*", "**"])
+def test_a_star_that_is_not_the_last_character_is_refused(text: str) -> None:
+    assert parse_resource(text) is None
+    fault = star_fault(text)
+    assert fault is not None
+    assert "has a star that is not its last character; write " in fault
+
+
+@pytest.mark.parametrize("text", ["*", "Topic:*", "Topic:orders*", "Topic:orders", "Any:*"])
+def test_a_star_at_the_end_is_no_fault(text: str) -> None:
+    assert star_fault(text) is None
+    assert parse_resource(text) is not None
+
+
+@given(st.text("ab*", max_size=6), st.text("ab", min_size=1, max_size=6))
+def test_a_rule_is_about_no_name_that_its_text_does_not_say(pattern: str, name: str) -> None:
+    resource = parse_resource(f"Topic:{pattern}")
+    if resource is not None and resource.matches(Kind.TOPIC, name):
+        assert fnmatchcase(name, pattern)
 
 
 def test_texts_that_name_nothing() -> None:
     assert parse_resource(None) is None
     assert parse_resource("orders") is None
     assert parse_resource("Queue:orders") is None
+    assert parse_resource("Any:orders") is None
     assert subject_user("User:alice") == "alice"
     assert subject_user("User:") is None
     assert subject_user("Role:alice") is None

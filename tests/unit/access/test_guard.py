@@ -152,7 +152,7 @@ def test_a_change_is_in_force_at_once_on_open_connections() -> None:
         assert await refusal(alice, a_send("orders"), b"x") == (16, "check signature failed.")
         await place.client(("alice", "new")).send("orders")
         await root.ask(AuthDeleteUser(username="alice"))
-        assert await refusal(place.client(("alice", "new")), a_send("orders"), b"x") == (16, "User:alice is not found.")
+        assert await refusal(place.client(("alice", "new")), a_send("orders"), b"x") == (16, "check signature failed.")
 
     served(main)
 
@@ -318,5 +318,18 @@ def test_offsets_of_all_topics_are_cloned_by_who_may_change_all_topics() -> None
         assert (await refusal(alice, everything))[0] == NO_PERMISSION
         await place.allow(ALICE[0], "Topic:*", "Update")
         assert (await refusal(alice, everything))[0] != NO_PERMISSION
+
+    served(main)
+
+
+def test_a_stranger_is_not_told_which_users_there_are() -> None:
+    async def main(place: Place) -> None:
+        await place.make(ALICE)
+        await place.make(("bob", "marker-of-bob"))
+        disabled = encode_body(UserInfo(user_status="disable"))
+        await place.client(ROOT).ask(AuthUpdateUser(username="bob"), disabled)
+        answers = [await refusal(place.client((name, "wrong")), a_send("orders")) for name in ("alice", "bob", "carol")]
+        assert answers == [(NO_PERMISSION, "check signature failed.")] * 3
+        assert await refusal(place.client(("bob", "marker-of-bob")), a_send("orders")) == (16, "User:bob is disabled.")
 
     served(main)

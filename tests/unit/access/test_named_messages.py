@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from firearrow.access.declared import DECLARED
+from firearrow.access.declared import DECLARED, Named
 from firearrow.access.guard import Guard
 from firearrow.broker import stored_topics
 from firearrow.model import names
@@ -21,6 +21,7 @@ from firearrow.protocol.conversation import Request
 from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
 from firearrow.protocol.requests.group.group import UpdateAndCreateSubscriptionGroup
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
+from firearrow.protocol.requests.group.offset import GetMaxOffset
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
 from firearrow.protocol.requests.message.query import ViewMessageById
 from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
@@ -32,11 +33,14 @@ from firearrow.protocol.requests.transaction.transaction import (
 from firearrow.record.message_id import parse_offset_message_id
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Call, Handlers
+from firearrow.store.read.lookup import Lookups
 from tests.unit.access.servers import ALICE, ROOT, Place, refusal, served
 from tests.unit.broker.whole import Client, a_send
 
 COMMIT = 8
 PREPARED = 4
+MANY = 200
+"""Ends of transactions: far more than a connection may look up messages for at a time."""
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01AC11000100002A\x02"
 DELAYED = "DELAY\x0118\x02UNIQ_KEY\x01AC11000100002B\x02"
 
@@ -120,6 +124,30 @@ def ended(sent: Sent, topic: str | None) -> EndTransaction:
     )
 
 
+async def end_many_one_way_and_leave(place: Place) -> None:
+    """A producer closes its connection after its one-way ends, as Java's producers do when a program ends."""
+    root, alice = await people(place)
+    half = [await send(alice, "orders", properties=HALF, sys_flag=PREPARED) for _ in range(MANY)]
+    goes_on, look_up = asyncio.Event(), Lookups.by_physical
+
+    async def hanging(self: Lookups, physical: int) -> bytes:
+        await goes_on.wait()
+        return await look_up(self, physical)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lookups, "by_physical", hanging)
+        connection = await alice.caller.ready(alice.broker)
+        for sent in half:
+            connection.push(ended(sent, "orders"))
+        await asyncio.sleep(1)  # in the time of the simulation: all of them have arrived
+        await alice.caller.close()
+        await asyncio.sleep(1)  # the broker knows that the connection has ended
+        goes_on.set()
+    async with asyncio.timeout(60):
+        while (await root.ask(GetMaxOffset(topic="orders", queue_id=0))).answer.offset < MANY:  # noqa: ASYNC110 - in the time of the simulation
+            await asyncio.sleep(0.1)
+
+
 async def resume(place: Place) -> None:
     root, alice = await people(place)
     own = await send(alice, "orders", properties=HALF, sys_flag=PREPARED)
@@ -181,7 +209,7 @@ async def join(client: Client, name: str) -> None:
     await client.ask(HeartBeat(), encode_body(data))
 
 
-SCENARIOS = [be_asked, view, send_back, end, resume, consume_directly, forge_a_timer]
+SCENARIOS = [be_asked, view, send_back, end, end_many_one_way_and_leave, resume, consume_directly, forge_a_timer]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -206,6 +234,10 @@ def takes_timers_from_clients(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(names, "TIMER_TOPIC", "")
 
 
+def drops_ends_of_the_gone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Named, "is_change", False)
+
+
 def asks_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Guard, "may_see", lambda _self, _peer, _topic: True)
 
@@ -219,6 +251,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[Place], Coro
     (takes_the_broker_s_topic, view),
     (takes_timers_from_clients, forge_a_timer),
     (asks_everybody, be_asked),
+    (drops_ends_of_the_gone, end_many_one_way_and_leave),
 ]
 
 
@@ -229,5 +262,5 @@ def test_a_planted_fault_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, TimeoutError)):
         served(scenario)

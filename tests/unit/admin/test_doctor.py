@@ -13,6 +13,7 @@ from firearrow.admin.doctor.snapshot import (
     BrokerSeen,
     DeadLettersSeen,
     GroupSeen,
+    HiddenSeen,
     NameServerSeen,
     QueueSeen,
     Snapshot,
@@ -92,6 +93,7 @@ PLANTED = {
     "member-stuck": with_queue(last_consume_ms=NOW - 600_000),
     "queue-without-member": with_queue(member="", cached=0),
     "strict-order-without-switch": with_topic(wants_strict_order=True),
+    "messages-in-hidden-queues": with_topic(hidden={"broker-a": (HiddenSeen("billing", (2, 3), 40),)}),
     "write-permission-wiped": with_topic(routed_perms={"broker-a": 6, "broker-b": 4}),
     "topic-on-missing-broker": with_topic(routed_perms={"broker-a": 6, "broker-b": 6, "broker-c": 6}),
     "dead-letters-growing": replace(

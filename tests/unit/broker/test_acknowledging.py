@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from firearrow.broker.send.waiting_answers import Acks
+from firearrow.broker.gate.waiting_answers import Acks
 from firearrow.errors import DiskFull, FireArrowError, StoreFenced
 from firearrow.remoting.handlers import Answer
 from firearrow.store.log.waiters import OnReached, Waiters
@@ -135,5 +135,61 @@ def test_a_sync_that_takes_too_long_is_answered_so_once() -> None:
         third = add(acks, 30)
         await asyncio.sleep(5.1)
         assert third.codes == [10]
+
+    in_virtual_time(scenario())
+
+
+class CountedLater(FakeLater):
+    """Counts how often it was answered, in all."""
+
+    answers = 0
+
+    def answer(self, answer: Answer | None = None) -> bool:
+        CountedLater.answers += 1
+        return super().answer(answer)
+
+
+def wait_for_a_hung_sync() -> None:
+    """The disk syncs nothing while sends come one by one, each with a deadline of its own."""
+
+    async def scenario() -> None:
+        CountedLater.answers = 0
+        log = FakeLog()
+        acks = Acks(log, FLUSHED, refusal, lambda: 1000)
+        longest, laters = 0, []
+        for number in range(1, 3001):
+            laters.append(CountedLater())
+            acks.add(number * 10, laters[-1], Answer())
+            log.write(number * 10)
+            longest = max(longest, len(acks))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(1.1)
+        assert longest <= 102, "late answers stay in the line"
+        assert len(acks) == 0
+        assert CountedLater.answers == 3000, "late answers are walked over again and again"
+        assert {code for later in laters for code in later.codes} == {10}
+        log.flush(30_000)
+        after = add(acks, 30_010)
+        log.write(30_010)
+        log.flush(30_010)
+        assert after.codes == [0]
+
+    in_virtual_time(scenario())
+
+
+def test_a_hung_sync_costs_each_answer_once_and_keeps_the_line_short() -> None:
+    wait_for_a_hung_sync()
+
+
+def test_a_record_behind_late_ones_is_still_refused_when_it_is_taken_back() -> None:
+    async def scenario() -> None:
+        log = FakeLog()
+        acks = Acks(log, FLUSHED, refusal, lambda: 1000)
+        late = add(acks, 10)
+        log.write(10)
+        await asyncio.sleep(1.1)
+        lost = add(acks, 20)
+        log.fail(DiskFull("no space"))
+        assert (late.codes, lost.codes) == ([10], [14])
 
     in_virtual_time(scenario())

@@ -137,6 +137,20 @@ def test_a_version_that_is_none_is_an_old_one(version: str) -> None:
     assert simulate(scenario) == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "most", "shown"),
+    [(-1, 2, 2), (-(1 << 31), -(1 << 31), 0), ((1 << 31) - 1, (1 << 31) - 1, 0), (0, -5, 0), (0, 1, 1)],
+)
+def test_odd_numbers_of_a_page_are_answered(first: int, most: int, shown: int) -> None:
+    async def scenario(_world: World, _broker: Simulated, client: Client) -> int:
+        everything = fastjson.decode((await client.ask(GetAllTopicConfig())).body, TopicConfigAndMappingTable)
+        version = encode_body(everything.data_version).decode()
+        page = await client.ask(GetAllTopicConfig(topic_seq=first, max_topic_num=most, data_version=version))
+        return len(fastjson.decode(page.body, TopicConfigAndMappingTable).topic_config_table)
+
+    assert simulate(scenario) == shown
+
+
 def test_a_deleted_topic_is_gone_with_what_it_held() -> None:
     async def scenario(_world: World, broker: Simulated, client: Client) -> None:
         await client.send()

@@ -5,12 +5,14 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
 from firearrow.broker.settings.bound_settings import BoundsConfig
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.tables.clients import MEMBER_BYTES, Client, ClientTable, weight_of
 from firearrow.broker.tables.locks import LOCK_LIFE_MS, QueueLocks
 from firearrow.broker.tables.new_names import FEW, MINUTE_MS, NewNames
-from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.offsets import FEW_TOPICS, OffsetTable
+from firearrow.broker.tables.tables import Tables
 from firearrow.errors import RequestRefused
 from firearrow.fastjson import decode
 from firearrow.model.message import MessageQueue
@@ -18,11 +20,12 @@ from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from firearrow.protocol.bodies.group.lock import LockBatchBody, LockedQueues
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import MOST_BODY_BYTES, MOST_DIALECT_BYTES
+from firearrow.protocol.refusal import MOST_BODY_BYTES, MOST_DIALECT_BYTES, Refused
 from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.group.lock import LockBatchMq
 from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
+from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
 from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.remoting.handlers import Peer
 from firearrow.runtime.network import Address
@@ -286,6 +289,124 @@ def test_offsets_are_bounded_and_known_ones_go_on() -> None:
         assert len(broker.broker._tables.offsets) == 2  # type: ignore[union-attr]
 
     simulate(scenario, bounded(max_consumer_offsets=2))
+
+
+def a_reset(queue_id: int, offset: int | None = 0) -> InvokeBrokerToResetOffset:
+    return InvokeBrokerToResetOffset(
+        topic="T", group="g", timestamp=-2, is_force=True, queue_id=queue_id, offset=offset
+    )
+
+
+def a_clone(to: str) -> CloneGroupOffset:
+    return CloneGroupOffset(src_group="g", dest_group=to, topic="T", offline=True)
+
+
+def test_operators_move_no_group_in_a_queue_that_does_not_exist() -> None:
+    async def scenario(_world: World, broker: Simulated, talker: Talker) -> None:
+        await talker.send("T")
+        await talker.ask(HeartBeat(), heartbeat("g"))
+        for queue_id in (4, 5000, 1 << 30):
+            for offset in (0, None):
+                assert (await refused(talker, a_reset(queue_id, offset))).code == ResponseCode.INVALID_PARAMETER
+        assert len(broker.broker._tables.offsets) == 0  # type: ignore[union-attr]
+        await talker.ask(a_reset(3))
+        assert len(broker.broker._tables.offsets) == 1  # type: ignore[union-attr]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("name", ["", "a@b", "line\nfeed", "x" * 10_000])
+def test_offsets_are_cloned_to_no_illegal_name(name: str) -> None:
+    async def scenario(_world: World, broker: Simulated, talker: Talker) -> None:
+        await talker.send("T")
+        await talker.ask(HeartBeat(), heartbeat("g"))
+        await talker.ask(commit(queue_id=0))
+        assert (await refused(talker, a_clone(name))).code == ResponseCode.INVALID_PARAMETER
+        assert broker.broker._tables.offsets.pairs() == [("T", "g")]  # type: ignore[union-attr]
+
+    simulate(scenario)
+
+
+def test_offsets_that_operators_make_are_bounded() -> None:
+    async def scenario(_world: World, broker: Simulated, talker: Talker) -> None:
+        await talker.send("T")
+        await talker.ask(HeartBeat(), heartbeat("g"))
+        await talker.ask(commit(queue_id=0))
+        await talker.ask(commit(queue_id=1))
+        for request in (a_reset(-1, None), a_clone("copy")):
+            answer = await refused(talker, request)
+            assert answer.code == ResponseCode.SYSTEM_BUSY
+            assert "maxConsumerOffsets" in str(answer)
+        await talker.ask(a_reset(1))
+        await talker.ask(a_reset(2))
+        assert (await refused(talker, a_reset(3))).code == ResponseCode.SYSTEM_BUSY
+        assert len(broker.broker._tables.offsets) == 3  # type: ignore[union-attr]
+
+    simulate(scenario, bounded(max_consumer_offsets=3))
+
+
+ALL_TOPICS = CloneGroupOffset(src_group="g", dest_group="copy", topic="", offline=True)
+
+
+def clone_more_topics_than_there_is_room_for(topics: int = 2, most: int = 5) -> None:
+    """Clone a group that has the most topics for which a group has room: there is room for a part of them."""
+
+    async def scenario(_world: World, broker: Simulated, talker: Talker) -> None:
+        await talker.ask(HeartBeat(), heartbeat("g"))
+        for number in range(topics):
+            await talker.send(f"T{number}")
+            await talker.ask(commit(f"T{number}"))
+        await talker.ask(commit("T1", queue_id=1))
+        answer = await refused(talker, ALL_TOPICS)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert "maxConsumerOffsets" in str(answer)
+        table = broker.broker._tables.offsets  # type: ignore[union-attr]
+        assert table.topics_of("copy") == [], "a refused clone has copied the offsets in some topics"
+
+    simulate(scenario, bounded(max_consumer_offsets=most))
+
+
+def test_a_refused_clone_copies_no_topic() -> None:
+    clone_more_topics_than_there_is_room_for()
+
+
+def test_a_clone_that_would_take_what_is_kept_for_groups_with_few_topics_copies_no_topic() -> None:
+    clone_more_topics_than_there_is_room_for(FEW_TOPICS + 1, 2 * FEW_TOPICS + 10)
+
+
+def test_the_room_for_all_offsets_is_that_for_one_after_the_other() -> None:
+    async def scenario(_world: World, broker: Simulated, _talker: Talker) -> None:
+        tables = broker.broker._tables
+        assert tables is not None
+        for known in range(FEW_TOPICS + 1):
+            for number in range(known):
+                tables.offsets.adopt("g", f"known{number}", 0, 1)
+            for added in range(1, 40 - known):
+                new = {f"new{number}": 1 for number in range(added)}
+                assert has_room_of_all(tables, new) == has_room_one_by_one(tables, new), (known, added)
+            tables.offsets.forget_group("g")
+
+    simulate(scenario, bounded(max_consumer_offsets=30))
+
+
+def has_room_of_all(tables: Tables, new: dict[str, int]) -> bool:
+    try:
+        OffsetBounds(tables).check_room_of_all("g", new)
+    except Refused:
+        return False
+    return True
+
+
+def has_room_one_by_one(tables: Tables, new: dict[str, int]) -> bool:
+    added = []
+    for topic in new:
+        if not tables.offsets.has_room("g", topic, 0):
+            break
+        tables.offsets.adopt("g", topic, 0, 1)
+        added.append(topic)
+    for topic in added:
+        tables.offsets.forget_row(topic, "g")
+    return len(added) == len(new)
 
 
 def test_offsets_are_counted() -> None:

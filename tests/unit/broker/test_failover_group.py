@@ -108,6 +108,12 @@ class Group:
                 await asyncio.sleep(0.1)
         return state
 
+    async def until_out(self, replica: int, seconds: float = 120.0) -> None:
+        """Wait until a replica has left the in-sync set."""
+        async with asyncio.timeout(seconds):
+            while (state := self.state) is None or replica in state.iss:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
     async def send(self) -> bool:
         """Send one message to whoever takes it; return whether it was acknowledged."""
         body = b"%08d" % self.sent

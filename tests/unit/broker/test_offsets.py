@@ -12,9 +12,15 @@ from firearrow.broker.state.state_file import ROWS_AT_ONCE
 from firearrow.errors import RequestRefused
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.admin.stats import ConsumeStats, ConsumeStatsList, QueryConsumeTimeSpanBody
+from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import SubscriptionGroupTable
-from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, ResetOffsetBody
+from firearrow.protocol.bodies.group.offset import (
+    ConsumerOffsetTable,
+    QueryCorrectionOffsetBody,
+    ResetOffsetBody,
+)
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import INT64_MAX
 from firearrow.protocol.requests.admin.stats import GetBrokerConsumeStats, GetConsumeStats
 from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig
 from firearrow.protocol.requests.group.offset import (
@@ -26,7 +32,7 @@ from firearrow.protocol.requests.group.offset import (
     SearchOffsetByTimestamp,
     UpdateConsumerOffset,
 )
-from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
+from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset, QueryCorrectionOffset
 from firearrow.protocol.requests.message.query import QueryConsumeTimeSpan
 from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset
 from firearrow.store.placement import FLUSHED
@@ -210,7 +216,9 @@ def test_a_group_is_moved_by_time() -> None:
         await until(lambda: len(broker.consuming.pulls.parked) == 1)
         start = world.loop.time()
         reset = InvokeBrokerToResetOffset(group="g", topic="T", timestamp=times[2], is_force=True)
-        moved = fastjson.decode((await client.ask(reset)).body, ResetOffsetBody).offset_table
+        body = (await client.ask(reset)).body
+        moved = fastjson.decode(body, ResetOffsetBody).offset_table
+        assert body == encode_body(ResetOffsetBody(offset_table=moved))
         assert moved[MessageQueue("T", "b", 0)] == 2
         assert len(moved) == 16
         reply = await waiting
@@ -273,5 +281,23 @@ def test_offsets_are_cloned() -> None:
         await client.ask(commit(3))
         await client.ask(CloneGroupOffset(src_group="g", dest_group="copy", topic="T", offline=True))
         assert broker.tables.offsets.committed("copy", "T", 0) == 3
+
+    simulate(scenario)
+
+
+def test_the_lowest_offset_of_all_groups_is_shown() -> None:
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        offsets = broker.tables.offsets
+        for group, place in (("g", {0: 5, 1: 9}), ("h", {0: 3, 2: 4}), ("compared", {0: 7, 1: 1, 2: 1})):
+            offsets.put_row("T", group, place)
+
+        async def lowest(without: str | None, compared: str) -> dict[int, int]:
+            asked = QueryCorrectionOffset(topic="T", filter_groups=without, compare_group=compared)
+            reply = await client.ask(asked)
+            return fastjson.decode(reply.body, QueryCorrectionOffsetBody).correction_offsets
+
+        assert await lowest("compared", "nobody") == {0: 3, 1: 9, 2: 4}
+        assert await lowest("compared,h", "compared") == {0: 5, 1: INT64_MAX}
+        assert await lowest(None, "nobody") == {0: 3, 1: 1, 2: 1}
 
     simulate(scenario)

@@ -1,10 +1,12 @@
 """Sends are refused unread once a turn has no time for another, and the reason is the turn's own."""
 
+from firearrow.broker.gate.gate import Gate
 from firearrow.broker.send.admission import Admission
 from firearrow.broker.send.replies import SendReplies
 from firearrow.broker.send.shedding import SendShedding
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.table_changes import TableChanges
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.frame import FrameSplitter
@@ -29,7 +31,7 @@ def test_sends_are_refused_unread_once_there_is_no_time_for_another() -> None:
     async def scenario() -> None:
         settings = LiveSettings(BrokerSettings())
         admission = Admission(settings)
-        replies = SendReplies(Log(), settings, HostBytes(bytes(8)), lambda: "")
+        replies = SendReplies(Gate(Log(), settings, TableChanges()), settings, HostBytes(bytes(8)), lambda: "")
         policy = SendShedding(admission, replies)
         assert policy.refusals(has_rested=False) is None
         assert policy.rest_s == admission.limit_s

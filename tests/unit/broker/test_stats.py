@@ -26,7 +26,7 @@ def test_a_forgotten_topic_stays_forgotten() -> None:
     stats.pulled("g", "T", 2, 20)
     stats.sent_back("g", "T")
     sample(stats, SAMPLE_MS)
-    stats.forget_topic("T")
+    asyncio.run(stats.forget_topics(["T"]))
     sample(stats, 2 * SAMPLE_MS)
     for name, key in (("TOPIC_PUT_NUMS", "T"), ("GROUP_GET_NUMS", "T@g"), ("SNDBCK_PUT_NUMS", "T@g")):
         assert stats.view(name, key, 3 * SAMPLE_MS) is None

@@ -6,19 +6,22 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from firearrow.broker.replication.agreement import Agreement
 from firearrow.broker.replication.metadata import Metadata, Told
+from firearrow.broker.replication.offset_copies import ToldOffsets
 from firearrow.broker.replication.table_source import AnyMaster, MasterOfEpoch
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.tables import Tables
-from firearrow.errors import StaleEpoch
+from firearrow.errors import OffsetNotStored, StaleEpoch
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.offset import DelayOffsetTable
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.replication.replication import EpochEntry, EpochEntryCache
+from firearrow.protocol.requests.replication.replication import GetBrokerEpochCache, GetBrokerEpochCacheAnswer
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
-from firearrow.store.placement import WRITTEN
 from firearrow.testing.sim.loop import SimLoop
 
 MASTER = Address("10.0.0.1", 10911)
@@ -26,6 +29,7 @@ MASTER = Address("10.0.0.1", 10911)
 
 class Reply(NamedTuple):
     body: bytes
+    answer: GetBrokerEpochCacheAnswer = GetBrokerEpochCacheAnswer(tables=0)
 
 
 class Asked:
@@ -55,40 +59,117 @@ def test_tables_are_taken_from_the_master_of_the_epoch_only() -> None:
 
 
 def test_a_master_without_a_coordinator_tells_the_end_of_its_log() -> None:
-    assert asyncio.run(AnyMaster(caller(KVTable(table={"commitLogMaxOffset": "77"}))).log_end(MASTER)) == 77
+    asked = caller(KVTable(table={"commitLogMaxOffset": "77"}))
+    assert asyncio.run(AnyMaster(asked, Agreement(lambda: 77)).log_end(MASTER)) == 77
+    with pytest.raises(OffsetNotStored, match="ends at 77 and the one here at 78"):
+        asyncio.run(AnyMaster(asked, Agreement(lambda: 78)).log_end(MASTER))
 
 
 class Copied:
-    """A store whose log reaches what is asked for when it is told to."""
+    """A store whose queues have what is asked for when it is told to."""
 
     def __init__(self) -> None:
         self.views = SimpleNamespace(dispatch=SimpleNamespace(views=[]))
-        self.log = SimpleNamespace(kept_at=WRITTEN)
+        self.queues = SimpleNamespace(on_anew=[])
+        self.retention = SimpleNamespace(master_start=None)
         self.has_all = asyncio.Event()
 
-    async def reached(self, _offset: int, _level: object) -> None:
+    async def dispatched(self, _offset: int) -> None:
         await self.has_all.wait()
 
 
 def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
     async def scenario() -> None:
-        store, taken = Copied(), list[tuple[object, ...]]()
+        store, offsets = Copied(), OffsetTable()
         tables = SimpleNamespace(
             store=store,
             topics=None,
             settings=LiveSettings(BrokerSettings()),
-            offsets=SimpleNamespace(commit=lambda *row: taken.append(row)),
+            offsets=offsets,
             offset_file=SimpleNamespace(changed=lambda: None),
         )
         delays = SimpleNamespace(offsets=None, file=SimpleNamespace(changed=lambda: None))
-        metadata = Metadata(cast("Tables", tables), cast("Any", delays), caller(KVTable()))
-        metadata._told = Told(900, {"T@g": {0: 7}}, DelayOffsetTable(), None)
+        asked = caller(KVTable())
+        metadata = Metadata(cast("Tables", tables), cast("Any", delays), asked, MasterOfEpoch(asked, 1))
+        metadata._told = Told(0, 800, 100, 900, None, {}, [], ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None)
         await metadata._take_told()
-        assert not taken, "offsets are taken before the log"
+        assert not len(offsets), "offsets are taken before the log"
+        assert store.retention.master_start is None
         store.has_all.set()
         await metadata._take_told()
-        assert taken == [("g", "T", 0, 7)]
+        assert offsets.of("g", "T") == {0: 7}
         assert metadata._told is None
+        assert store.retention.master_start == 100
+
+    loop = SimLoop()
+    try:
+        loop.run_until_complete(scenario())
+    finally:
+        loop.close()
+
+
+class AtOnce(Asked):
+    """A master that holds no question."""
+
+    asked = 0
+
+    async def call(self, *_arguments: object, **_options: object) -> Reply:
+        self.asked += 1
+        await asyncio.sleep(0.001)
+        return Reply(self._body)
+
+
+def ask_a_master_that_holds_nothing() -> None:
+    master = AtOnce(cache(0, 3))
+
+    async def scenario() -> None:
+        source = MasterOfEpoch(cast("Caller", master), 3)
+        await source.log_end(MASTER)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await source.changed(MASTER)
+
+    loop = SimLoop()
+    try:
+        loop.run_until_complete(scenario())
+    finally:
+        loop.close()
+    assert master.asked <= 12, f"{master.asked} questions in 10 s"
+
+
+def test_a_master_that_answers_at_once_is_asked_once_a_second() -> None:
+    ask_a_master_that_holds_nothing()
+
+
+class Changing(Asked):
+    """A master whose tables change while the second question about them is under way."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__(body)
+        self.number = 0
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def call(self, *arguments: object, **_options: object) -> Reply:
+        _, request = arguments
+        if cast("GetBrokerEpochCache", request).known is not None:
+            self.asked.set()
+            await self.may_answer.wait()
+        return Reply(self._body, GetBrokerEpochCacheAnswer(tables=self.number))
+
+
+def test_a_change_that_a_look_brings_while_the_question_is_under_way_is_told_at_once() -> None:
+    async def scenario() -> None:
+        master = Changing(cache(0, 3))
+        source = MasterOfEpoch(cast("Caller", master), 3)
+        await source.log_end(MASTER)
+        told = asyncio.create_task(source.changed(MASTER))
+        await master.asked.wait()
+        master.number = 1
+        await source.log_end(MASTER)
+        master.may_answer.set()
+        async with asyncio.timeout(0.5):
+            await told
 
     loop = SimLoop()
     try:

@@ -5,9 +5,10 @@ import pytest
 from firearrow import fastjson
 from firearrow.broker.pull.long_poll import PULL_BYTES, SLOT_MS, TAG_BYTES, ParkedPulls
 from firearrow.broker.pull.subscription import codes_of, tags_of, wanted_codes
+from firearrow.broker.tables import groups, pages
 from firearrow.broker.tables.clients import Client, ClientTable
-from firearrow.broker.tables.disagreement import LASTING_MS, Disagreements, between
-from firearrow.broker.tables.groups import SubscriptionGroups
+from firearrow.broker.tables.disagreement import LASTING_MS, Disagreements, between, disagreement, disagreement_with
+from firearrow.broker.tables.groups import READ_FORBIDDEN, SubscriptionGroups
 from firearrow.broker.tables.locks import QueueLocks
 from firearrow.broker.tables.offset_rows import OffsetRows
 from firearrow.broker.tables.offsets import OffsetTable
@@ -91,11 +92,12 @@ class TestClients:
 
     def test_silence(self) -> None:
         table = ClientTable()
-        table.consume(client("a", 10), wants("g", "T"))
-        table.consume(client("b", 20), wants("g", "T"))
         table.produce(client("c", 5), "p")
+        table.consume(client("a", 10), wants("g", "T"))
+        table.consume(client("b", 15), wants("g", "T"))
+        table.consume(client("b", 20), wants("g", "T"))
         expired = table.expire(20)
-        assert expired.connections == ("a", "c")
+        assert expired.connections == ("c", "a")
         assert expired.changed == ("g",)
         assert table.groups_of_topic("T") == ["g"]
         assert table.expire(20) == ((), ())
@@ -107,15 +109,32 @@ class TestDisagreement:
         table.consume(client("a"), wants("g", "T"))
         table.consume(client("b"), wants("g", "T", "U"))
         table.consume(client("c"), wants("h", "T"))
-        assert watch.look(table, 0) == []
+        assert list(watch.look(table, 0)) == [None]
         (told,) = watch.look(table, LASTING_MS)
+        assert told is not None
         assert (told.group, told.field) == ("g", "topics")
         assert "id-a says T" in str(told)
-        assert watch.look(table, LASTING_MS + 1) == []
+        assert list(watch.look(table, LASTING_MS + 1)) == [None]
         assert list(watch.lasting) == ["g"]
         table.consume(client("a"), wants("g", "T", "U"))
-        assert watch.look(table, LASTING_MS + 2) == []
+        assert list(watch.look(table, LASTING_MS + 2)) == []
         assert watch.lasting == {}
+
+    def test_the_last_connection_of_a_client_counts(self) -> None:
+        table = ClientTable()
+        table.consume(client("a"), wants("g", "T"))
+        table.consume(client("b"), wants("g", "T", "U"))
+        again = client("a")
+        again.connection = "a, connected again"
+        table.consume(again, wants("g", "T", "U"))
+        group = table.group("g")
+        assert group is not None
+        assert disagreement(group) is None
+        assert disagreement_with(group, group.members["b"]) is None
+        table.stop_consuming("a, connected again", "g")
+        found = disagreement(group)
+        assert found is not None
+        assert found.field == "topics"
 
     @pytest.mark.parametrize(
         ("other", "field"),
@@ -171,8 +190,62 @@ class TestGroups:
         names = list(table)
         assert list(table.page(1, 2).subscription_group_table) == names[1:3]
 
+    def test_the_first_page_tells_the_forbidden_topics_of_groups_that_do_not_exist(self) -> None:
+        table = SubscriptionGroups()
+        for name in ("later", "made"):
+            table.allow_reading(name, "T", allowed=False, now_ms=1)
+        table.put(SubscriptionGroupConfig(group_name="made"), 2)
+        last = list(table).index("made")
+        assert [*table.page(0, 1).forbidden_table] == ["later"]
+        assert table.page(last, 1).forbidden_table == {"made": {"T": READ_FORBIDDEN}}
+        assert not table.page(0, 0).forbidden_table, "a question for the version alone is answered with rows"
+        again, copy = SubscriptionGroups(), SubscriptionGroups()
+        again.restore(b"".join(table.pieces()))
+        copy.adopt(again.page(0, 100), is_first=True)
+        assert [*again.page(0, 1).forbidden_table] == [*copy.page(0, 1).forbidden_table] == ["later"]
+        again.apply(table.line("made"))
+        table.allow_reading("later", "T", allowed=True, now_ms=3)
+        table.delete("made", 4)
+        again.apply(table.line("later"))
+        again.apply(table.line("made"))
+        assert [*table.page(0, 100).forbidden_table] == [*again.page(0, 100).forbidden_table] == []
+
+    def test_forbidden_topics_take_a_bounded_number_of_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(groups, "FORBIDDEN_BYTES_MAX", 30)
+        table = SubscriptionGroups()
+        table.put(SubscriptionGroupConfig(group_name="g"), 1)
+        for name in ("g", "later"):
+            assert table.forbidden_fault(name, "T1") is None
+            table.allow_reading(name, "T1", allowed=False, now_ms=1)
+            assert table.forbidden_fault(name, "T1") is None, "what is forbidden already cannot be forbidden again"
+        assert "create group other first" in str(table.forbidden_fault("other", "T1"))
+        assert table.forbidden_fault("CID_RMQ_SYS_TRANS", "T1") is None
+        table.allow_reading("g", "T2", allowed=False, now_ms=1)
+        table.allow_reading("g", "T3", allowed=False, now_ms=1)
+        assert "allow it some of them" in str(table.forbidden_fault("g", "T4"))
+
 
 class TestOffsets:
+    def test_a_restart_undoes_no_move(self) -> None:
+        table, written = OffsetTable(), OffsetTable()
+        table.commit("g", "T", 0, 5)
+        table.move("g", "T", 0, 2)
+        rows, again = OffsetRows(table, lambda _topic, _queue_id: 9), OffsetRows(written, lambda _topic, _queue_id: 9)
+        again.restore(b"".join(rows.pieces()))
+        assert (written.committed("g", "T", 0), written.commit("g", "T", 0, 6)) == (2, False)
+        table.move("g", "T", 0, 3)
+        table.changes.clear()
+        table.move("g", "T", 1, 12)
+        for key in table.changes:
+            again.apply(rows.line(key))
+        assert (written.committed("g", "T", 0), written.committed("g", "T", 1)) == (3, 9)
+        assert (written.commit("g", "T", 0, 6), written.commit("g", "T", 1, 6)) == (False, False)
+        table.changes.clear()
+        table.take_move("g", "T", 0)
+        for key in table.changes:
+            again.apply(rows.line(key))
+        assert (written.commit("g", "T", 0, 6), written.commit("g", "T", 1, 6)) == (True, False)
+
     def test_commits_are_ignored_until_a_moved_group_has_heard_of_it(self) -> None:
         table = OffsetTable()
         assert table.commit("g", "T", 0, 5)
@@ -197,6 +270,20 @@ class TestOffsets:
         assert again.cut(lambda _topic, _queue_id: 7) == 1
         assert [again.committed("g", "T", queue_id) for queue_id in (0, 1)] == [7, 5]
 
+    def test_an_offset_that_was_deleted_before_a_save_does_not_come_back(self) -> None:
+        table, written = OffsetTable(), OffsetTable()
+        table.commit("g", "T", 0, 7)
+        table.commit("g", "T", 1, 9)
+        table.changes.clear()
+        table.move("g", "T", 0, 3)
+        table.take_move("g", "T", 0)
+        table.commit("g", "T", 1, 12)
+        table.forget_queue("T", 1)
+        rows, again = OffsetRows(table, lambda _topic, _queue_id: 100), OffsetRows(written, lambda _topic, _queue_id: 9)
+        for key in table.changes:
+            again.apply(rows.line(key))
+        assert written.of("g", "T") == table.of("g", "T") == {0: 3}
+
     def test_apaches_own_file_is_read(self) -> None:
         stored = b'{\n\t"dataVersion":{"counter":1},\n\t"offsetTable":{"%RETRY%g@g":{0:1},"T@g":{0:3,1:4\n\t\t}\n\t}\n}'
         table = OffsetTable()
@@ -211,8 +298,6 @@ class TestOffsets:
         table.note_pulled("g", "T", 0, 8)
         assert table.groups_of("T") == ["g", "h"]
         assert (table.pulled("g", "T", 0), table.pulled("h", "T", 0), table.pulled("x", "T", 0)) == (8, 3, -1)
-        assert table.lowest("T", ["h"], lambda _topic, _queue: 0) == {0: 5}
-        assert table.lowest("T", [], lambda _topic, _queue: 4) == {0: 5}
         table.clone("g", "copy", "T")
         assert table.committed("copy", "T", 0) == 5
         table.forget_group("g")
@@ -370,3 +455,13 @@ def test_codes_do_not_come_from_the_client() -> None:
     assert wanted_codes(wanted) == frozenset({tag_code("A")})
     assert wanted_codes(SubscriptionData(topic="T", tags_set=["B"])) == frozenset({tag_code("B")})
     assert wanted_codes(SubscriptionData(topic="T")) is None
+
+
+def test_a_page_that_ends_by_its_bytes_leaves_no_single_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache's clients ask for no further page when one row is left."""
+    monkeypatch.setattr(pages, "PAGE_BYTES", 10)
+    sizes = {"a": 6, "b": 6, "c": 6}
+    assert pages.names_of_page(iter(sizes), 10, 3, sizes.__getitem__) == ["a", "b", "c"]
+    assert pages.names_of_page(iter(sizes), 10, 4, sizes.__getitem__) == ["a", "b"]
+    assert pages.names_of_page(iter(sizes), 1, 3, sizes.__getitem__) == ["a"]
+    assert pages.names_of_page(iter(sizes), 0, 3, sizes.__getitem__) == []

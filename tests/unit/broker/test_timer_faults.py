@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.timer.admission import parked
-from firearrow.errors import DiskFull, ResourceShortage
+from firearrow.errors import NotNow, ResourceShortage
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.layout import UNIT_BYTES
 from firearrow.store.timer.timer_log import TimerLog
+from firearrow.store.views.pressure import Pressure
 from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
@@ -33,6 +34,14 @@ async def bodies(broker: SimBroker) -> list[bytes]:
 async def stopped_and_started(broker: SimBroker) -> None:
     await broker.node.stop()
     await broker.restart()
+
+
+def pressure_of(broker: SimBroker) -> Pressure:
+    """Return what lets deliveries wait; it is set by the test only, and by no flush."""
+    dequeue = timers_of(broker)._dequeue
+    assert dequeue is not None
+    pressure = dequeue._slots._pressure = Pressure(lambda: 0, 0, [])
+    return pressure
 
 
 def put_fine(broker: SimBroker, body: bytes, delay_ms: int) -> int:
@@ -159,8 +168,7 @@ def test_pending_messages_are_stored_again_before_their_file_is_deleted() -> Non
         for number, delay_ms in enumerate((100, 5_000, 20_000)):
             put_fine(broker, b"%d" % number, delay_ms)
         await until(lambda: count(broker) == 1, 10)
-        (before_delete,) = broker.store.retention.before_delete
-        await before_delete(broker.store.log.tail)
+        await broker.store.retention.keepers.renew_below(broker.store.log.tail)
         assert count(broker, TIMER_TOPIC) == 5
         assert broker.store.log.flushed == broker.store.log.tail
 
@@ -172,9 +180,8 @@ def test_files_stay_while_their_messages_are_not_in_the_wheel() -> None:
         put_fine(broker, b"x", 5_000)
         await broker.store.reached(broker.store.log.tail, FLUSHED)
         await until(lambda: count(broker, TIMER_TOPIC) == 1, 10)
-        (before_delete,) = broker.store.retention.before_delete
-        with pytest.raises(ResourceShortage, match="timerStopEnqueue"):
-            await before_delete(broker.store.log.tail)
+        with pytest.raises(NotNow, match="timerStopEnqueue"):
+            await broker.store.retention.keepers.renew_below(broker.store.log.tail)
 
     simulate(scenario, sync=True, timers=replace(FINE, timer_stop_enqueue=True))
 
@@ -184,27 +191,26 @@ def test_a_slot_that_waits_for_room_is_stored_again_before_its_file_is_deleted()
         for number in range(5):
             put_timed(broker, b"%d" % number, TIMER_DELAY_MS="3000")
         await asyncio.sleep(1)
-        files, retention = timers_of(broker).files, broker.store.retention
+        files, pressure = timers_of(broker).files, pressure_of(broker)
         assert files is not None
-        retention.refusal = DiskFull("the disk is 91 % full")
+        pressure.refusal = ResourceShortage("queues and index cannot be written")
         await asyncio.sleep(5)
         assert count(broker) == 0
         assert files.wheel.used == 1
-        (before_delete,) = retention.before_delete
         end = broker.store.log.tail
         async with asyncio.timeout(5):
-            await before_delete(end)
+            await broker.store.retention.keepers.renew_below(end)
         assert count(broker, TIMER_TOPIC) == 10
         # Files that are deleted next wait until the new records are in the wheel.
         await until(lambda: files.queue_offset == 10, 5)
-        retention.refusal = None
+        pressure.refusal = None
         await until(lambda: is_done(broker), 10)
         assert set(await bodies(broker)) == {b"%d" % number for number in range(5)}
 
     simulate(scenario, sync=True)
 
 
-def test_counts_are_right_after_a_full_disk() -> None:
+def test_counts_are_right_after_deliveries_had_to_wait() -> None:
     async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
         due = broker.node.clock.now_ms() + 3_000
         for number in range(100):
@@ -214,9 +220,9 @@ def test_counts_are_right_after_a_full_disk() -> None:
         for number in range(50):
             put_timed(broker, b"later%d" % number, TIMER_DELIVER_MS=str(due + 60_000))
         await asyncio.sleep(1.5)
-        counts, retention = timers_of(broker).counts, broker.store.retention
+        counts, pressure = timers_of(broker).counts, pressure_of(broker)
         for seconds, delivered in ((6, 0), (2, 105)):
-            retention.refusal = None if delivered else DiskFull("the disk is 91 % full")
+            pressure.refusal = None if delivered else ResourceShortage("queues and index cannot be written")
             await asyncio.sleep(seconds)
             assert count(broker) == counts.delivered == delivered
             assert counts.waiting == 155 - delivered

@@ -109,7 +109,7 @@ def test_one_producer_is_asked_in_turn_and_another_when_it_is_gone() -> None:
 
 
 def test_too_many_ends_are_refused() -> None:
-    ends = Ends(cast("Journal", None), cast("Any", None), cast("Any", None))
+    ends = Ends(cast("Journal", None), cast("Any", None), cast("Any", None), cast("Any", None))
     request = EndTransaction(
         producer_group="P", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id=""
     )

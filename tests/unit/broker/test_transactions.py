@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.transaction.checks import AT_ONCE
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import RequestRefused
 from firearrow.model.flags import COMMIT, ROLLBACK
@@ -344,6 +345,45 @@ def test_a_restart_knows_what_is_pending(way: str) -> None:
 
     # Synced, so that a loss of power loses nothing that was acknowledged.
     simulate(scenario, settings(sync=True, transaction_check_interval=3_000))
+
+
+READ_S = 0.05
+"""How long a lookup waits for the device."""
+
+
+def slow_device(patch: pytest.MonkeyPatch) -> None:
+    """Let every lookup of a record wait for the device."""
+    record_at = Journal.record_at
+
+    async def slow(self: Journal, physical: int, size: int = 0) -> Record | None:
+        await asyncio.sleep(READ_S)
+        return await record_at(self, physical, size)
+
+    patch.setattr(Journal, "record_at", slow)
+
+
+@pytest.mark.parametrize("by", ["producer", "question"])
+def test_old_half_messages_are_looked_up_side_by_side(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start has forgotten the records of half messages; a device that is slow is not waited for once for each."""
+
+    async def scenario(world: World, broker: Simulated, _client: Client) -> None:
+        sender = producer(world, broker)
+        halves = [await sender.half(now_ms=now(broker), key=f"K{number}") for number in range(AT_ONCE)]
+        await broker.node.stop()
+        await sender.caller.close()
+        sender = producer(world, broker, lambda _: COMMIT, "again")
+        await broker.start()
+        slow_device(monkeypatch)
+        began = asyncio.get_running_loop().time()
+        if by == "producer":
+            await asyncio.gather(*(sender.end(half) for half in halves))
+        else:
+            await sender.join()
+            await until(lambda: len(sender.questions) == AT_ONCE)
+        took_s = asyncio.get_running_loop().time() - began
+        assert took_s < AT_ONCE * READ_S, f"{took_s:.1f} s for {AT_ONCE} half messages"
+
+    simulate(scenario, settings(sync=True, transaction_check_interval=300 if by == "question" else 60_000))
 
 
 @pytest.mark.parametrize("seed", range(5))

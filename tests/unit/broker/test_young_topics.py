@@ -91,7 +91,7 @@ def joins_the_line_when_the_topic_is_durable(patch: pytest.MonkeyPatch) -> None:
 
     def join_late(self: Any, call: Any, end: int, answer: SendAnswer, *, waits: bool) -> Any:
         later = call.later()
-        acks = self._replies.acks if waits else self._replies.written
+        acks = self._gate.kept if waits else self._gate.written
 
         def saved(error: FireArrowError | None) -> None:
             if error is None:

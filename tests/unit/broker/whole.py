@@ -32,6 +32,7 @@ from firearrow.testing.sim.world import Node, World
 T = TypeVar("T")
 PORT = 10911
 PULL_CODES = frozenset({0, 19, 20, 21})
+COMMIT_FLAG = 0x1
 SUBSCRIPTION_FLAG = 0x4
 UNIQUE = "UNIQ_KEY\x01AC11000100002A\x02"
 
@@ -93,20 +94,23 @@ class Client:
 
     async def stored(self, topic: str = "T", queue_id: int = 0, offset: int = 0) -> list[StoredMessage]:
         """What a consumer sees."""
+        return list(decode_all((await self.pull(topic, queue_id, offset)).body))
+
+    async def pull(self, topic: str = "T", queue_id: int = 0, offset: int = 0, commit: int | None = None) -> Reply[Any]:
+        """Ask for messages as a consumer of group g does, which may commit an offset beside."""
         request = PullMessage(
             consumer_group="g",
             topic=topic,
             queue_id=queue_id,
             queue_offset=offset,
             max_msg_nums=32,
-            sys_flag=SUBSCRIPTION_FLAG,
-            commit_offset=0,
+            sys_flag=SUBSCRIPTION_FLAG | (COMMIT_FLAG if commit is not None else 0),
+            commit_offset=commit or 0,
             suspend_timeout_millis=0,
             sub_version=0,
             subscription="*",
         )
-        reply = await self.ask(request, accept=PULL_CODES)
-        return list(decode_all(reply.body))
+        return await self.ask(request, accept=PULL_CODES)
 
 
 def a_send(topic: str = "T", *, properties: str | None = UNIQUE, kind: Any = SendMessageV2, **fields: Any) -> Any:

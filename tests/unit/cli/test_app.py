@@ -215,3 +215,11 @@ def test_a_text_that_is_not_a_recall_handle_is_named_before_anything_is_recalled
     assert result.stderr.endswith(
         "'nonsense' is not a recall handle; give one that produce --json printed as recallHandle\n"
     )
+
+
+def test_a_rule_with_a_star_in_the_middle_of_a_name_is_not_sent() -> None:
+    result = RUNNER.invoke(app, ["acl", "create", "alice", "Sub", "Topic:*orders*"], env=WITHOUT_NAMES)
+    assert result.exit_code == 1
+    assert (
+        "write Topic:NAME for one name, Topic:PREFIX* for all names that begin so, or Topic:* for all" in result.output
+    )

@@ -18,7 +18,9 @@ from tests.yardstick import slowness
 
 MOST_S = 0.5
 RUNS = 4
-IN_A_TURN = 8
+ENGINE = ("firearrow.admin", "firearrow.client", "firearrow.store", "pydantic", "pyspark", "rich.console")
+"""Modules that a command needs once it runs, and its help does not."""
+
 SCRIPTS = {
     "firearrow": "from firearrow.cli import main; main()",
     "mqadmin": "from firearrow.cli.mqadmin import main; main()",
@@ -30,13 +32,29 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("words", this_turn(LINES, IN_A_TURN), ids=" ".join)
+@pytest.mark.rotating
+@pytest.mark.parametrize("words", this_turn(LINES, __name__), ids=" ".join)
 def test_a_command_answers_within_half_a_second(words: list[str]) -> None:
     taken: list[float] = []
     while len(taken) < RUNS and (not taken or taken[-1] > MOST_S):
         cost_s = cpu_s(words)
         taken.append(cost_s if cost_s <= MOST_S else cost_s / slowness())
     assert min(taken) <= MOST_S, f"{words}: {taken}; python -X importtime shows what it loads"
+
+
+@pytest.mark.parametrize("path", this_turn(sorted(LEAVES), f"{__name__} modules"))
+def test_help_loads_neither_engine_nor_pydantic(path: str) -> None:
+    script = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {SCRIPTS['firearrow']}"
+    printed = subprocess.run(
+        [sys.executable, "-c", script, *path.split(), "--help"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **WITHOUT_NAMES, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ).stdout
+    loaded = printed.splitlines()[-1].split()
+    assert "firearrow.cli.app" in loaded
+    assert not [module for module in loaded if module.startswith(ENGINE)]
 
 
 def cpu_s(words: list[str]) -> float:

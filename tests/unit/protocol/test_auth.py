@@ -1,3 +1,5 @@
+import weakref
+
 from firearrow.protocol.auth import Credentials, content, sign, signing_fields
 
 FIELDS = {"AccessKey": "RocketMQ", "queueId": "0", "topic": "TopicTest"}
@@ -34,3 +36,14 @@ def test_secrets_stay_out_of_logs() -> None:
 
 def test_half_a_surrogate_pair_is_signed_as_java_signs_it() -> None:
     assert content({"a": "x\ud800y"}, b"") == b"x?y"
+
+
+def test_no_field_of_a_request_is_kept_after_its_signature_was_computed() -> None:
+    class Name(str):
+        """A text that can be referred to weakly."""
+
+    name = Name("n" * 100)
+    kept = weakref.ref(name)
+    sign({name: "v", "AccessKey": "root"}, b"", SECRET)
+    del name
+    assert kept() is None

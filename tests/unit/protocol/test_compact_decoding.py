@@ -5,7 +5,14 @@ import pytest
 
 from firearrow.errors import BadHeader
 from firearrow.protocol import compact_decoder as compact_decoding
-from firearrow.protocol.compact_decoder import SHAPES_MAX, SIGHTINGS_TO_LEARN, CompactDecoder
+from firearrow.protocol.compact_decoder import (
+    SHAPE_FIELDS_MAX,
+    SHAPE_SIZE_MAX,
+    SHAPES_MAX,
+    SIGHTINGS_TO_LEARN,
+    CompactDecoder,
+)
+from firearrow.protocol.header_compact import read_heading
 from firearrow.protocol.serialize import encode_request
 from tests.unit.protocol.commands import COMPACT, Nothing, Optional, Seek, header_of
 
@@ -132,3 +139,28 @@ def test_what_is_learned_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3 * SIGHTINGS_TO_LEARN):
         assert decoder.decode(other).request == FIRST
     assert by_shape(decoder, other, 21) is None
+
+
+def test_nothing_is_learned_from_a_peer_that_has_not_proved_who_it_is() -> None:
+    decoder, header = CompactDecoder(Seek), header_of(COMPACT, FIRST)
+    heading, at = read_heading(header)
+    for _ in range(3 * SIGHTINGS_TO_LEARN):
+        assert decoder.decode_fields(heading, header, at, False) == FIRST
+    assert by_shape(decoder, header, at) is None
+    assert not decoder._shapes._sightings
+
+
+def test_shapes_of_all_structs_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact_decoding, "ALL_SHAPES_MAX", 20)
+    decoders = [learned(*[Seek(topic="x" * size, queue_id=1, timestamp=1) for size in range(1, 9)]) for _ in range(5)]
+    assert sum(len(decoder._shapes.by_size) for decoder in decoders) <= 20
+
+
+def test_a_header_of_many_fields_has_no_shape() -> None:
+    decoder = CompactDecoder(Seek)
+    many = {f"field{number}": "v" for number in range(SHAPE_FIELDS_MAX)}
+    header = encode_request(COMPACT, FIRST, 1, extra=many)[8:]
+    assert len(header) < SHAPE_SIZE_MAX
+    for _ in range(3 * SIGHTINGS_TO_LEARN):
+        assert decoder.decode(header).request == FIRST
+    assert not decoder._shapes.by_size

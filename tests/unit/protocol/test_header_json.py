@@ -1,9 +1,13 @@
+import json
+import time
+
 import msgspec
 import pytest
 
 from firearrow.errors import BadHeader
-from firearrow.protocol.command import BadFields
-from firearrow.protocol.header_json import DIALECT_MAX
+from firearrow.protocol import header_json
+from firearrow.protocol.command import FIELDS_MAX, BadFields
+from firearrow.protocol.header_json import DIALECT_BYTES_MAX, DIALECT_TEXTS_MAX, MEMBERS_MAX
 from firearrow.protocol.serialize import encode_answer, encode_request, ext_fields, read_heading
 from tests.unit.protocol.commands import (
     CATALOGUE,
@@ -129,6 +133,13 @@ def test_booleans_are_java_s(value: str, meaning: bool) -> None:
     assert seek(f'{REQUIRED},"verbose":{value}').verbose is meaning
 
 
+@pytest.mark.parametrize(
+    "member", [r'"exact":"\u0031"', r'"\u0065xact":"1"', r'"exac\u0074": 1', r'"a":"\u0001","exact":1']
+)
+def test_a_boolean_of_one_is_false_with_escapes(member: str) -> None:
+    assert seek(f"{REQUIRED},{member}").exact is False
+
+
 def test_enums_in_any_case() -> None:
     assert seek(REQUIRED + ',"boundary":"upper"').boundary is Boundary.UPPER
     assert seek(REQUIRED + ',"boundary":"UPPER"').boundary is Boundary.UPPER
@@ -213,8 +224,94 @@ def test_hostile_headers_raise_bad_header_alone(header: bytes) -> None:
         ext_fields(JSON, header)
 
 
-def test_the_dialect_is_not_read_at_any_length() -> None:
-    long = "'x':'" + "y" * DIALECT_MAX + "',"
-    with pytest.raises(BadHeader):
-        CATALOGUE.decode_request(JSON, f"{{{long}'code':106}}".encode())
-    assert CATALOGUE.decode_request(JSON, f"{{{long}'code':106}}".replace("'", '"').encode()).request == Nothing()
+def test_the_dialect_is_read_up_to_a_number_of_members() -> None:
+    many = "".join(f"'x{number}':'y'," for number in range(DIALECT_TEXTS_MAX))
+    with pytest.raises(BadHeader, match="fastjson's own form is read up to"):
+        CATALOGUE.decode_request(JSON, f"{{{many}'code':106}}".encode())
+    assert CATALOGUE.decode_request(JSON, f"{{{many}'code':106}}".replace("'", '"').encode()).request == Nothing()
+
+
+def test_the_dialect_is_read_up_to_a_number_of_bytes() -> None:
+    rest = "{'x':'','code':106}"
+    longest = rest.replace("''", "'" + "y" * (DIALECT_BYTES_MAX - len(rest)) + "'").encode()
+    assert CATALOGUE.decode_request(JSON, longest).request == Nothing()
+    with pytest.raises(BadHeader, match=f"fastjson's own form is read up to {DIALECT_BYTES_MAX} bytes"):
+        CATALOGUE.decode_request(JSON, longest.replace(b"y", b"yy", 1))
+    assert CATALOGUE.decode_request(JSON, longest.replace(b"'", b'"') + b" ").request == Nothing()
+
+
+def test_control_characters_in_texts_of_the_dialect_are_read() -> None:
+    controls = "".join(map(chr, range(1, 0x20)))
+    header = f"{{code:29,extFields:{{topic:'a{controls}b{controls}'}}}}".encode()
+    assert ext_fields(JSON, header)["topic"] == f"a{controls}b{controls}"
+
+
+@pytest.mark.parametrize("count", [FIELDS_MAX - 3, FIELDS_MAX + 1])
+@pytest.mark.parametrize("form", ['"x{}":"y"', '"x{}":1'])
+def test_a_header_has_a_bounded_number_of_fields(form: str, count: int) -> None:
+    ext = ",".join([REQUIRED, *(form.format(number) for number in range(count))])
+    if count < FIELDS_MAX:
+        assert seek(ext) == Seek(topic="T", queue_id=3, timestamp=5)
+        return
+    with pytest.raises(BadFields, match=f"more than {FIELDS_MAX} fields") as caught:
+        seek(ext)
+    assert caught.value.heading.opaque == 7
+
+
+LARGE = {
+    "texts": '"x%d":"y"',
+    "numbers": '"x%d":1',
+    "blanks": '"x%d" \t:\n "y"',
+    "escaped backslashes": '"%d\\\\":"y\\\\"',
+    "escaped letters": '"%d\\n":"y"',
+    "escaped letters and quotes": '"%d\\"\\n":"\\":"',
+    "colons": '":%d":":"',
+}
+
+
+@pytest.mark.parametrize("form", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize("where", ["extFields", "header", "nested"])
+def test_the_fields_of_a_large_header_are_counted_without_reading_them(
+    form: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = ",".join(form % number for number in range(40_000))
+    ext = {"extFields": f"{REQUIRED},{many}", "header": REQUIRED, "nested": f'{REQUIRED},"z":{{{many}}}'}[where]
+    header = f'{{"code":29,"extFields":{{{ext}}},"opaque":7{"," + many if where == "header" else ""}}}'.encode()
+    read = _read_with(monkeypatch)
+    for request in (header, header.replace(b'"code":29', b'"code":4711'), header.replace(b'"3"', b"null")):
+        with pytest.raises(BadFields, match=f"more than {FIELDS_MAX} fields") as caught:
+            CATALOGUE.decode_request(JSON, request)
+        assert (caught.value.heading.opaque, caught.value.heading.request) == (7, None)
+    assert read == []
+
+
+def _read_with(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the decoders that make an object of every member, when they are used."""
+    used: list[str] = []
+    for name in ("_decode_members", "_decode_texts"):
+        monkeypatch.setattr(header_json, name, lambda _, name=name: used.append(name))
+    return used
+
+
+def test_texts_that_hold_json_are_no_fields() -> None:
+    inner = json.dumps({f"n{number}": f":{number}" for number in range(4 * MEMBERS_MAX)})
+    for text in (inner, json.dumps(inner), ":" * 5000, '\\":' * 5000):
+        ext = f'{REQUIRED},"p":{json.dumps(text)}'
+        assert seek(ext) == Seek(topic="T", queue_id=3, timestamp=5)
+        assert seek(ext.replace('"3"', "3")) == Seek(topic="T", queue_id=3, timestamp=5)
+
+
+def test_many_marks_of_fields_in_values_are_no_fields() -> None:
+    ext = REQUIRED + ',"p":"' + "a:b," * FIELDS_MAX + '"'
+    assert seek(ext) == Seek(topic="T", queue_id=3, timestamp=5)
+
+
+def test_control_characters_in_texts_are_read() -> None:
+    assert seek('"topic":"a\x01b\tc","queueId":"3","timestamp":"5"').topic == "a\x01b\tc"
+
+
+def test_numbers_with_large_exponents_cost_no_more_than_others() -> None:
+    header = b'{"code":4711,"x":[' + b",".join([b"1e300"] * 20_000) + b"]}"
+    began = time.thread_time()
+    assert CATALOGUE.decode_request(JSON, header).code == 4711
+    assert time.thread_time() - began < 0.05, "as typed numbers they take 200 ms"

@@ -91,6 +91,9 @@ class MemoryTransport(asyncio.Transport):
         assert not self.reads
         self.reads = True
 
+    def is_reading(self) -> bool:
+        return self.reads
+
     def is_closing(self) -> bool:
         return bool(self.ended)
 

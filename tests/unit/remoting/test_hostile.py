@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from firearrow.protocol.frame import prefix
 from firearrow.runtime.tls import TLS_HANDSHAKE
-from tests.unit.remoting.memory import ask, serving, told, turns, virtually
+from tests.unit.remoting.memory import ask, serving, told, turns, until, virtually
 
 GOOD = [ask(1), ask(2, b"body"), ask(3, oneway=True), ask(4, encoding=1)]
 HEADERS = st.sampled_from(
@@ -43,11 +43,12 @@ def test_a_hostile_peer(pieces: list[bytes], cuts: list[int]) -> None:
         data = b"\x00" + data
 
     async def scenario() -> None:
-        server, network = await serving(max_partial_bytes=10_000, max_frame_bytes=5000)
+        server, network = await serving(max_partial_bytes=10_000, max_frame_bytes=5000, idle_s=10_000.0)
         hostile, good = network.arrive(), network.arrive()
         at = turn = 0
         while at < len(data) and not hostile.ended:
             step = cuts[turn % len(cuts)]
+            await until(lambda: hostile.reads)
             hostile.hear(data[at : at + step])
             at, turn = at + step, turn + 1
         good.hear(ask(7))

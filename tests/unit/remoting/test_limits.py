@@ -156,6 +156,7 @@ def test_a_preamble_names_the_peer_where_that_is_allowed() -> None:
         server, network = await serving(proxy_protocol=True)
         peer = network.arrive()
         for byte in b"PROXY TCP4 192.168.1.9 10.0.0.1 5555 9876\r\n" + ask(1):
+            await until(lambda: peer.reads)
             peer.hear(bytes([byte]))
         assert len(told(peer.said())) == 1
         assert str(server.peers[0].address) == "192.168.1.9:5555"

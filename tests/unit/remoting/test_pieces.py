@@ -9,11 +9,13 @@ from firearrow.protocol.command import Encoding
 from firearrow.protocol.requests.message.send import SendMessageV2
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.protocol.serialize import encode_request
-from firearrow.remoting import connection
-from firearrow.remoting.connection import HANDLED_AT_ONCE, MOST_IN_A_TURN
+from firearrow.remoting import turns as turns_module
+from firearrow.remoting.connection import MOST_IN_A_TURN
+from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.handlers import Answer, Call, Handlers
-from firearrow.remoting.pieces import PIECE_BYTES
-from tests.unit.remoting.memory import MemoryTransport, ask, echoing, serving, told, turns, virtually
+from firearrow.remoting.room import DRIBBLE_REST_MAX_S, PIECE_BYTES
+from firearrow.remoting.turns import AT_ONCE_MAX
+from tests.unit.remoting.memory import MemoryTransport, ask, echoing, frame, serving, told, turns, until, virtually
 
 QUESTIONS = 10_000
 
@@ -63,7 +65,7 @@ def test_a_read_of_many_requests_is_answered_in_turns_and_in_order() -> None:
         while not peer.reads:
             await turns()
         assert first + numbers(peer) == list(range(QUESTIONS))
-        assert max(counter.in_turns) <= MOST_IN_A_TURN + 1
+        assert max(counter.in_turns) <= 2 * MOST_IN_A_TURN + 1, "as the turn reads, and from the line behind it"
         peer.hear(ask(1))
         assert numbers(peer) == [1]
 
@@ -107,8 +109,6 @@ def test_a_large_frame_is_taken_in_one_turn() -> None:
         body = bytes(range(256)) * 4096
         peer.hear(ask(1, body))
         assert [one.body for one in told(peer.said())] == [body]
-        assert not peer.reads
-        await turns()
         assert peer.reads
 
     virtually(scenario())
@@ -132,13 +132,79 @@ def test_sends_that_are_handed_back_are_handled_in_turns_and_in_order(monkeypatc
             peer.hear(b"".join(sends[start : start + 8]))
         peer.said()
         handled.clear()
-        monkeypatch.setattr(connection, "TURN_S", -1.0)
+        await turns()
+        for length in ("TURN_NS", "LONG_TURN_NS"):
+            monkeypatch.setattr(turns_module, length, 0)
         count = PIECE_BYTES // len(sends[0]) - 1
         peer.hear(b"".join(sends[:count]) + ask(7777))
-        assert len(handled) == HANDLED_AT_ONCE, "the time is looked at after every few"
+        assert 0 < len(handled) <= AT_ONCE_MAX, "the time is looked at after every few"
         while not peer.reads:
             await turns()
         assert handled == list(range(count))
         assert numbers(peer) == [*range(count), 7777], "what came behind them is answered behind them"
+
+    virtually(scenario())
+
+
+WATCHED_S = 4.0
+
+
+async def say_byte_by_byte() -> None:
+    _, network = await serving(echoing())
+    peer, loop, reads = network.arrive(), asyncio.get_running_loop(), 0
+    whole = frame(GetKvConfig(namespace="n", key="k"), 1, b"x" * 10_000)
+    while loop.time() < WATCHED_S:
+        if peer.reads:
+            peer.hear(whole[reads : reads + 1])
+            reads += 1
+        await asyncio.sleep(0.001)
+    assert reads <= WATCHED_S / DRIBBLE_REST_MAX_S + 10, f"it was read {reads} times"
+    await until(lambda: peer.reads)
+    peer.hear(whole[reads:])
+    await until(peer.said)
+    assert peer.reads, "it rests after its frame was complete"
+    peer.hear(whole[:100])
+    assert peer.reads, "it rests although a frame in two reads is nothing unusual"
+
+
+def test_a_frame_that_comes_byte_by_byte_is_read_in_fewer_and_larger_reads() -> None:
+    virtually(say_byte_by_byte())
+
+
+def test_a_peer_that_sends_byte_by_byte_and_never_rests_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Endpoint, "rest", lambda *_: None)
+    with pytest.raises(AssertionError, match="it was read"):
+        virtually(say_byte_by_byte())
+
+
+def test_a_frame_in_a_few_pieces_is_answered_without_a_rest() -> None:
+    async def scenario() -> None:
+        _, network = await serving()
+        peer = network.arrive()
+        for number in range(3):
+            data = ask(number, b"body")
+            for piece in (data[:4], data[4:8], data[8:20], data[20:]):
+                assert peer.reads, "the connection rests"
+                peer.hear(piece)
+        assert numbers(peer) == [0, 1, 2]
+
+    virtually(scenario())
+
+
+def test_a_large_frame_with_tiny_reads_between_is_answered_without_a_rest() -> None:
+    async def scenario() -> None:
+        _, network = await serving()
+        peer = network.arrive()
+        data = ask(1, bytes(1_000_000))
+        at = 0
+        while at < len(data):
+            for size in (100_000, 41, 101, 25):
+                assert peer.reads, "the connection rests"
+                peer.hear(data[at : at + size])
+                at += size
+                if at >= len(data):
+                    break
+            await turns()
+        assert numbers(peer) == [1]
 
     virtually(scenario())

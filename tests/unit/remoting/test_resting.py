@@ -1,17 +1,20 @@
 """Connections whose requests are refused unread rest for a while, are refused once more, and then are served again."""
 
 import asyncio
+from itertools import count
 
-from firearrow.protocol.codes import RequestCode
+from firearrow.protocol.codes import RequestCode, ResponseCode
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.shedding import Refusals, beginnings
 from firearrow.remoting.connection import MOST_IN_A_TURN
 from firearrow.remoting.endpoint import SPREAD
 from firearrow.remoting.load_shedding import SMALL_READ_BYTES
-from firearrow.remoting.pieces import PIECE_BYTES
+from firearrow.remoting.room import PIECE_BYTES
 from firearrow.remoting.server import Server
+from firearrow.remoting.turns import LONG_TURN_NS, Turns
 from tests.unit.remoting.memory import (
+    HERE,
     MemoryNetwork,
     MemoryTransport,
     ask,
@@ -171,6 +174,37 @@ def test_what_comes_behind_requests_that_were_set_aside_does_not_pass_them_unrea
         await until(lambda: peer.reads)
         answers = told(peer.said())
         assert [answer.opaque for answer in answers] == list(range(MOST_IN_A_TURN + 2))
-        assert {answer.code for answer in answers} == {0}
+        assert {answer.code for answer in answers[:-1]} == {0}
+        assert answers[-1].code == ResponseCode.SYSTEM_BUSY, "refused, but in its turn"
+
+    virtually(scenario())
+
+
+def test_a_hushed_server_reads_no_request_any_more() -> None:
+    """Neither of a connection that rested, nor of one that opens meanwhile, nor what was read and waits for a turn."""
+
+    async def scenario() -> None:
+        door, network, clock = Door(), MemoryNetwork(), count(0, LONG_TURN_NS)
+        handlers = echoing()
+        handlers.shedding = door
+        server = Server(network, handlers, turns=Turns(lambda: next(clock)))  # every read takes a whole turn
+        await server.start(HERE)
+        rests, waits, silent = (network.arrive() for _ in range(3))
+        assert heard(rests, 1) == [0]
+        await asyncio.sleep(0.01)
+        door.is_shut = True
+        assert heard(rests, 2) == [BUSY]
+        door.is_shut = False
+        await asyncio.sleep(0.01)
+        waits.hear(ask(3))
+        assert len(told(waits.said())) == 1
+        waits.hear(ask(4))
+        assert told(waits.said()) == [], "the second waits for the next turn"
+        await server.hush()
+        late = network.arrive()
+        await asyncio.sleep(10 * REST_S)
+        assert [peer.reads for peer in (rests, waits, silent, late)] == [False] * 4
+        assert told(waits.said()) == []
+        await server.stop()
 
     virtually(scenario())

@@ -227,6 +227,10 @@ def test_who_has_read_meanwhile_is_seen_before_anybody_is_cut() -> None:
             self.unsent = unsent
             self.reason = ""
 
+        @property
+        def unfreed(self) -> int:
+            return self.unsent
+
         def cut(self, reason: str) -> None:
             self.reason = reason
 
@@ -234,24 +238,25 @@ def test_who_has_read_meanwhile_is_seen_before_anybody_is_cut() -> None:
     unsent = Unsent(10 * UNCOUNTED_BYTES, lambda: now)
     fast = [Peer(0) for _ in range(20)]
     for peer in fast:  # each has read everything again before the next is written to
-        unsent.update(peer, 5 * UNCOUNTED_BYTES)
+        unsent.update(peer, 5 * UNCOUNTED_BYTES, 5 * UNCOUNTED_BYTES)
         now += LOOK_EVERY_S
     assert not any(peer.reason for peer in fast)
     slow = Peer(4 * UNCOUNTED_BYTES)
-    unsent.update(slow, 5 * UNCOUNTED_BYTES)
+    unsent.update(slow, 5 * UNCOUNTED_BYTES, 5 * UNCOUNTED_BYTES)
     deaf = Peer(6 * UNCOUNTED_BYTES)
     now += 1
-    unsent.update(deaf, 6 * UNCOUNTED_BYTES)
+    unsent.update(deaf, 6 * UNCOUNTED_BYTES, 6 * UNCOUNTED_BYTES)
     now += 1
     slow.unsent = 2 * UNCOUNTED_BYTES
     third = Peer(5 * UNCOUNTED_BYTES)
-    unsent.update(third, third.unsent)
+    unsent.update(third, third.unsent, third.unfreed)
     assert [bool(peer.reason) for peer in (slow, deaf, third)] == [False, True, False]
 
 
 def test_what_peers_do_not_read_is_bounded_also_between_two_looks() -> None:
     class Peer:
-        unsent = 4 * UNCOUNTED_BYTES
+        unsent = UNCOUNTED_BYTES
+        unfreed = 4 * UNCOUNTED_BYTES
 
         def __init__(self) -> None:
             self.is_cut = False
@@ -262,6 +267,6 @@ def test_what_peers_do_not_read_is_bounded_also_between_two_looks() -> None:
     limit = 40 * UNCOUNTED_BYTES
     unsent, peers = Unsent(limit, lambda: 5.0), [Peer() for _ in range(100)]
     for number, peer in enumerate(peers):  # all at one moment
-        unsent.update(peer, peer.unsent)
-        held = sum(one.unsent for one in peers[: number + 1] if not one.is_cut)
-        assert held <= limit * 5 // 4 + peer.unsent
+        unsent.update(peer, peer.unsent, peer.unfreed)
+        held = sum(one.unfreed for one in peers[: number + 1] if not one.is_cut)
+        assert held <= limit * 5 // 4 + peer.unfreed

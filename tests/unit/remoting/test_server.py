@@ -11,7 +11,7 @@ from firearrow.protocol.frame import prefix
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, PutKvConfig
 from firearrow.remoting.handlers import Answer, Call, Handlers
-from tests.unit.remoting.memory import ask, echoing, frame, serving, told, turns, virtually
+from tests.unit.remoting.memory import ask, echoing, frame, serving, told, turns, until, virtually
 
 PUT = PutKvConfig(namespace="n", key="k", value="v")
 
@@ -34,6 +34,7 @@ def test_one_byte_at_a_time() -> None:
         peer = network.arrive()
         for n in range(3):
             for byte in ask(n, b"body"):
+                await until(lambda: peer.reads)
                 peer.hear(bytes([byte]))
         assert [(a.opaque, a.value, a.body) for a in told(peer.said())] == [(n, f"k{n}", b"body") for n in range(3)]
         assert server._endpoint is not None

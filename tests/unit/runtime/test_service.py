@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.errors import BrokenInvariant
+from firearrow.errors import BrokenInvariant, DiskError, DiskFull, StoreFenced
 from firearrow.runtime.service import EXIT_BROKEN_INVARIANT, Lifetime, watch_for_broken_invariants
 
 
@@ -80,6 +80,24 @@ def test_a_failing_ending_does_not_stop_the_others() -> None:
     with pytest.raises(ExceptionGroup, match="server did not end cleanly"):
         asyncio.run(main())
     assert told == ["first"]
+
+
+@pytest.mark.parametrize("kind", [DiskFull, StoreFenced])
+def test_an_ending_that_fails_because_of_its_disk_is_told_in_one_line(
+    kind: type[DiskError], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise kind("no space is left for topics.json")
+
+    async def main() -> None:
+        async with Lifetime("broker") as life:
+            life.on_stop(fail)
+
+    with pytest.raises(ExceptionGroup, match="broker did not end cleanly"):
+        asyncio.run(main())
+    (said,) = caplog.records
+    assert said.getMessage() == "something did not end cleanly: no space is left for topics.json"
+    assert said.exc_info is None
 
 
 def test_a_task_that_fails_while_ending_cuts_no_other_ending_short() -> None:

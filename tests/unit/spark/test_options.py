@@ -171,3 +171,14 @@ def test_a_schema_chooses_columns() -> None:
         chosen([("body", "string")])
     with pytest.raises(SettingsError, match="no column"):
         chosen([])
+
+
+@pytest.mark.parametrize("name", ["startingTimestamp", "endingTimestamp"])
+def test_seconds_are_not_taken_for_milliseconds(name: str) -> None:
+    told = {"nameServer": "x:1", "subscribe": "t"}
+    with pytest.raises(SettingsError, match=rf"{name} is 1794991252, .* if these are seconds, write 1794991252000"):
+        source_options({**told, name: "1794991252"}, is_stream=False)
+    by_topic = {**told, "startingOffsetsByTimestamp": '{"t": 1794991252}'}
+    with pytest.raises(SettingsError, match="write 1794991252000"):
+        source_options(by_topic, is_stream=False)
+    assert epoch_ms("0", name) == 0, "all that is there"

@@ -1,5 +1,6 @@
 """Rows become messages: what each column means."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -113,6 +114,32 @@ def test_rows_that_cannot_be_messages_are_refused_with_a_reason() -> None:
             check_rows(batch(body=pa.array([b"a", None]), topic=pa.array(topics, pa.string())), RowShape(), ORIGIN, 0)
     with pytest.raises(SettingsError, match="cast it to binary"):
         messages_of(batch(body=pa.array([1])), RowShape("t"), ["i"])
+
+
+def test_a_tag_that_no_subscription_can_name_is_refused() -> None:
+    bodies, nameable = pa.array([b"0", b"1", b"2", b"3", b"4"]), ["a|b", None, "", "a b"]
+    for tag in ("a||b", "||", "*", "a ", " a", "a\n", " ", "a\u00a0"):
+        tags = pa.array([*nameable, tag])
+        with pytest.raises(IllegalMessage, match=re.escape(f"column 'tags' has {tag!r}, which no subscription")):
+            check_rows(batch(body=bodies, tags=tags), RowShape("t"), ORIGIN, 0)
+    check_rows(batch(body=bodies[:4], tags=pa.array(nameable)), RowShape("t"), ORIGIN, 0)
+
+
+def test_a_tag_in_the_properties_is_checked_unless_the_column_has_one() -> None:
+    def rows(tag: str, **more: pa.Array) -> pa.RecordBatch:
+        properties = pa.array([None, [("colour", "red")], [("TAGS", tag)]], pa.map_("string", "string"))
+        return batch(body=pa.array([b"0", b"1", b"2"]), properties=properties, **more)
+
+    without = [{}, {"tags": pa.array(["a", "b", None])}, {"tags": pa.array(["a", "b", ""])}]
+    for tag in ("a||b", "*", "a "):
+        for more in without:
+            told = re.escape(f"TAGS in column 'properties' has {tag!r}, which no subscription")
+            with pytest.raises(IllegalMessage, match=told):
+                check_rows(rows(tag, **more), RowShape("t"), ORIGIN, 0)
+        own = rows(tag, tags=pa.array(["a", "b", "c"]))
+        check_rows(own, RowShape("t"), ORIGIN, 0)
+        assert messages_of(own, RowShape("t"), ["i"] * 3)[2].properties["TAGS"] == "c", "the column comes first"
+    check_rows(rows("a"), RowShape("t"), ORIGIN, 0)
 
 
 def test_a_shape_says_which_columns_are_missing() -> None:

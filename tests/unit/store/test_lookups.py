@@ -71,7 +71,7 @@ def test_records_of_another_time_are_not_read(monkeypatch: pytest.MonkeyPatch) -
         for _ in range(3):
             _put(shop, 50)
             shop.clock.at_ms += HOUR_MS
-        read = _counted(monkeypatch, Lookups, "_record")
+        read = _counted(monkeypatch, Lookups, "_named_by")
         middle_ms = begin_ms + HOUR_MS
         found = await shop.lookups.by_key("T", "order", 64, middle_ms - 1000, middle_ms + 1000)
         assert len(found.records) == 50

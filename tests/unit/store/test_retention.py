@@ -5,9 +5,10 @@ import logging
 
 import pytest
 
-from firearrow.errors import DiskFull
+from firearrow.errors import DiskError, DiskFull
 from firearrow.runtime.disk.door import Usage
 from firearrow.store.deletion import HOUR_MS, LogFile, RetentionConfig, decide
+from firearrow.store.keepers import Keepers
 from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
 from firearrow.store.retention import QUEUES_AT_ONCE, Offsets, Retention
 from tests.property.store.shop import Shop, open_shop
@@ -165,6 +166,119 @@ def test_who_loses_what(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
+
+
+class Pending:
+    """Keeps some bytes of each file; it cannot write them again."""
+
+    kept = "timed messages"
+
+    def __init__(self, *of_files: int) -> None:
+        self.of_files = of_files
+        self.dropped: list[int] = []
+
+    async def pending_bytes(self, start: int, end: int) -> int:
+        assert end == start + GIB
+        return self.of_files[start // GIB]
+
+    async def renew_below(self, physical: int) -> None:
+        raise DiskFull(f"no room to write what is below {physical}")
+
+    async def drop_below(self, physical: int) -> None:
+        self.dropped.append(physical)
+
+
+@pytest.mark.parametrize(
+    ("of_files", "wanted", "deleted"),
+    [
+        ((0, 0, 0, 0), 2, 2),
+        ((GIB, GIB, GIB, GIB), 2, 0),
+        ((GIB // 2, GIB // 2, GIB, GIB), 2, 2),
+        ((GIB, 0, 0, 0), 1, 1),
+        ((GIB, GIB, GIB, 0), 2, 0),
+        ((GIB, GIB, 0, 0), 3, 3),
+        ((0, GIB, GIB, GIB), 3, 2),
+        ((0, GIB // 2, GIB, GIB), 3, 3),
+        ((0, GIB, GIB + 1, GIB), 4, 2),
+    ],
+)
+def test_files_are_not_deleted_by_force_when_that_frees_less_than_is_written_again(
+    of_files: tuple[int, ...], wanted: int, deleted: int
+) -> None:
+    keepers = Keepers()
+    keepers.all.append(Pending(*of_files))
+    assert asyncio.run(keepers.worth(files(1, 1, 1, 1), wanted)).files == deleted
+
+
+def test_messages_are_given_up_when_there_was_no_room_three_times_in_a_row() -> None:
+    async def main() -> None:
+        keepers, pending = Keepers(), Pending()
+        keepers.all.append(pending)
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                await keepers.renew_below(GIB)
+        await keepers.renew_below(GIB)
+        assert pending.dropped == [GIB]
+        with pytest.raises(DiskFull):
+            await keepers.renew_below(2 * GIB)
+
+    asyncio.run(main())
+
+
+def test_why_files_are_not_deleted_is_said_although_deletions_cannot_be_made_durable_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        for _ in range(200):
+            shop.append(draft(b"x" * 100))
+        await shop.flush_all()
+        retention = _retention(shop, Usage(1 << 20, 1 << 17))
+
+        class Second(Pending):
+            async def pending_bytes(self, start: int, end: int) -> int:
+                del start, end
+                return 0
+
+            async def renew_below(self, physical: int) -> None:
+                if physical > shop.opened.segments.size:
+                    await super().renew_below(physical)
+
+        retention.keepers.all.append(Second())
+
+        async def refused(path: str = "") -> None:
+            raise DiskFull(f"cannot sync {path}")
+
+        shop.disk.sync_directory = refused  # type: ignore[method-assign]
+        with pytest.raises(DiskFull, match="no room to write what is below"):
+            await retention.round()
+        assert shop.running.log.min_offset == shop.opened.segments.size, "the first file is deleted"
+        assert [text for text in caplog.messages if "not durable yet" in text]
+
+    asyncio.run(main())
+
+
+def test_a_log_file_that_cannot_be_deleted_stays_a_part_of_the_log() -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        for _ in range(200):
+            shop.append(draft(b"x" * 100))
+        await shop.flush_all()
+        retention = _retention(shop, Usage(1 << 20, 1 << 17))
+        unlink = shop.disk.unlink
+
+        async def refused(path: str) -> None:
+            raise DiskError(f"cannot delete {path}")
+
+        shop.disk.unlink = refused  # type: ignore[method-assign]
+        with pytest.raises(DiskError):
+            await retention.round()
+        assert shop.running.log.min_offset == 0
+        shop.disk.unlink = unlink  # type: ignore[method-assign]
+        await retention.round()
+        assert shop.running.log.min_offset > 0
+
+    asyncio.run(main())
 
 
 def test_others_have_their_turn_while_losses_are_counted() -> None:

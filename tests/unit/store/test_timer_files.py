@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from firearrow.errors import DiskFull
 from firearrow.model import PhysicalOffset
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.files import Timed, TimerFiles
-from firearrow.store.timer.layout import SLOT, SLOT_BYTES, UNIT_BYTES, WHEEL_SLOTS
+from firearrow.store.timer.layout import SLOT, SLOT_BYTES, UNIT_BYTES, WHEEL_SLOTS, TimerCheck
 
 NOW = 1_700_000_000_000
 
@@ -75,5 +78,37 @@ def test_a_slot_that_names_a_unit_of_another_time_is_not_followed(tmp_path: Path
         files = await opened(disk)
         found = await pending(files, [early])
         assert found[early] == [0], "and not the message of tomorrow"
+
+    asyncio.run(run())
+
+
+def test_units_of_a_wheel_that_has_no_checkpoint_are_counted_once(tmp_path: Path) -> None:
+    """The disk had room for the wheel and none for the checkpoint behind it, and the broker was killed."""
+
+    async def run() -> None:
+        disk = RealDisk(str(tmp_path))
+        files = await opened(disk)
+        times = [NOW + 60_000, NOW + 90_000, NOW + 120_000]
+        files.add([Timed(times[0], 0, 100, 0)], NOW)
+        await files.flush(nothing, NOW)
+        files.add([Timed(times[n % 3], 100 + n * 100, 100, 0) for n in range(30)], NOW)
+
+        async def refused(check: TimerCheck) -> None:
+            raise DiskFull(f"no room for {check}")
+
+        files._write_check = refused  # type: ignore[method-assign]
+        with pytest.raises(DiskFull):
+            await files.flush(nothing, NOW)
+        files.add([Timed(times[1], 9_000 + n * 100, 100, 0) for n in range(4)], NOW)  # these are in the log alone
+        await files.log.sync()
+        files.close()
+        files = await opened(disk)
+        found = await pending(files, times)
+        assert [len(found[time]) for time in times] == [11, 14, 10]
+        for time in times:
+            slot = files.wheel.get(time)
+            assert slot is not None
+            assert slot.number == len(found[time]), f"{slot.number} counted of {len(found[time])}"
+        files.close()
 
     asyncio.run(run())

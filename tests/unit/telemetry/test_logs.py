@@ -2,13 +2,14 @@
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from firearrow.telemetry import logs
-from firearrow.telemetry.logs import Form, change_level, log_to_file
+from firearrow.telemetry.logs import Form, JsonFormatter, ValuesFormatter, change_level, log_to_file
 
 log = logging.getLogger("firearrow.test")
 
@@ -79,3 +80,17 @@ def test_values_do_not_take_the_place_of_the_level_and_a_message_is_a_line(tmp_p
     assert said["event"] == "it waits:\nfor a\r\nb"
     (line,) = (tmp_path / "text").read_bytes().decode().splitlines()
     assert r"part: it waits:\nfor a\r\nb level=3 time=7" in line
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[31mred", "a\nforged line", "\x9b2J", "\x07", "\u202egnihton", "x\u2028y", "\x7f"]
+)
+def test_what_a_terminal_obeys_is_written_as_an_escape(hostile: str) -> None:
+    try:
+        raise ValueError(hostile.replace("\n", ""))
+    except ValueError:
+        record = logging.LogRecord("n", logging.WARNING, "f", 1, "%s", (hostile,), sys.exc_info())
+    for formatter in (ValuesFormatter(), JsonFormatter()):
+        line = formatter.format(record)
+        assert all(char.isprintable() or char == "\n" for char in line)
+        assert "\nforged" not in line

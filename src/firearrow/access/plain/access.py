@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from firearrow.access.accounts import Accounts
+from firearrow.access.change_gate import AtOnce, ChangeGate
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain.acl import PATH, PlainAcl, add_accounts, read_plain_acl
 from firearrow.access.plain.changes import next_edition, plain_acl_text
@@ -34,6 +35,8 @@ class PlainAccess:
         self._config = config
         self.on_change: Callable[[], None] | None = None
         """Called when accounts have changed."""
+        self.gate: ChangeGate = AtOnce()
+        """Sends the success of a change; a broker puts its own gate here before `before`."""
         self._disk = disk
         self.acl = PlainAcl()
         self._cluster = cluster
@@ -53,8 +56,7 @@ class PlainAccess:
         if not self._disk.exists(PATH):
             raise SettingsError(f"aclEnable=true and there is no {PATH} in the server's directory: write one")
         await self._read()
-        if self.witness.audit is not None:
-            await self.witness.audit.open()
+        await self.witness.open()
 
     async def _read(self) -> None:
         self._seen = self._stamp()
@@ -78,7 +80,7 @@ class PlainAccess:
         self, handlers: Handlers, stored: StoredMessages | None = None, broker: str = "", address: str = ""
     ) -> Handlers:
         """Return the handlers behind the guard, with those for accounts; ``stored`` as for `Guard`."""
-        PlainHandlers(self, self._cluster, broker, address).add_to(handlers)
+        PlainHandlers(self, self.gate, self._cluster, broker, address).add_to(handlers)
         self.guard.stored = stored
         return handlers.guarded(self.guard, self.guard.passes_sends)
 
@@ -87,8 +89,7 @@ class PlainAccess:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._write())
-            if self.witness.audit is not None:
-                group.create_task(self.witness.audit.run())
+            group.create_task(self.witness.run())
 
     # ---- changes from outside
 

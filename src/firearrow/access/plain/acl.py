@@ -48,7 +48,7 @@ class PlainAccount(Struct, frozen=True, rename="camel"):
 
 
 class Edition(Struct, frozen=True):
-    """How often the file was changed from outside, and when it was changed last."""
+    """The number of changes of the file from outside, and the time of the last one."""
 
     counter: str = "0"
     timestamp: str = "0"

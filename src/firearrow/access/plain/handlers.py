@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from firearrow.access.accounts import MASK
+from firearrow.access.change_gate import ChangeGate
 from firearrow.access.plain.acl import PATH, PlainAccount, PlainAcl
 from firearrow.access.plain.changes import (
     DELETE_FAILED,
@@ -32,7 +33,7 @@ from firearrow.protocol.requests.admin.auth import (
     UpdateAndCreateAclConfig,
     UpdateGlobalWhiteAddrsConfig,
 )
-from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,9 @@ class PlainFile(Protocol):
 class PlainHandlers:
     """Reads and changes accounts for operators. The three texts say who the broker is."""
 
-    def __init__(self, file: PlainFile, cluster: str, broker: str, address: str) -> None:
+    def __init__(self, file: PlainFile, gate: ChangeGate, cluster: str, broker: str, address: str) -> None:
         self._file = file
+        self._gate = gate
         self._cluster = cluster
         self._broker = broker
         self._address = address
@@ -110,7 +112,7 @@ class PlainHandlers:
         def done(error: FireArrowError | None) -> None:
             if error is None:
                 log.info("accounts of %s changed by request %d of %s", PATH, what, by, extra={"by": by, "code": what})
-                later.answer()
+                self._gate.changed(call, SUCCESS)
             elif isinstance(error, Refused):
                 later.refuse(error.code, error.remark)
             else:

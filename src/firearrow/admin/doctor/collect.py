@@ -12,6 +12,7 @@ from firearrow.admin.doctor.snapshot import (
     BrokerSeen,
     DeadLettersSeen,
     GroupSeen,
+    HiddenSeen,
     NameServerSeen,
     QueueSeen,
     Snapshot,
@@ -19,17 +20,29 @@ from firearrow.admin.doctor.snapshot import (
 )
 from firearrow.admin.group_members import Holders
 from firearrow.admin.topics import ORDER_TOPIC_CONFIG, TopicSummary
+from firearrow.client.consumer.broker_queries import Bounds
+from firearrow.client.consumer.hidden_queues import HiddenQueues
 from firearrow.client.name_servers import UNANSWERED
 from firearrow.errors import NoSuchName, RequestRefused
+from firearrow.model.flags import PERM_READ
 from firearrow.model.names import DLQ_PREFIX, is_dlq_topic, is_retry_topic
+from firearrow.protocol.bodies.admin.topic import GroupList
 from firearrow.protocol.bodies.naming.route import ClusterInfo
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import A, Request
+from firearrow.protocol.requests.admin.topic import QueryTopicConsumeByWho
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset
 from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
+from firearrow.remoting.reply import SUCCESS_ONLY, Reply
 from firearrow.runtime.host import Host
 from firearrow.runtime.network import Address
 
 MOST: Final = 500
 """Most topics, and most groups, that are looked at one by one."""
 BROADCASTING: Final = "BROADCASTING"
+HIDDEN_GAP: Final = 16
+"""Queue numbers without a queue that end the search for queues that a topic has lost, at Apache's brokers."""
+_COMMITTED_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
 
 _span = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
 
@@ -48,12 +61,12 @@ async def collect(admin: Admin, now_ms: int, host: Host) -> Snapshot:
     topics = await admin.topics.list() if everybody else []
     groups = [group.name for group in await admin.groups.list()] if everybody else []
     normal = [topic for topic in topics if topic.kind == "normal"]
-    texts = await _order_texts(admin)
+    texts, masters = await _order_texts(admin), _Masters(admin, members)
     return Snapshot(
         now_ms=now_ms,
         name_servers=servers,
         brokers=tuple(brokers),
-        topics=tuple(await together(_topic(admin, topic, texts) for topic in normal[:MOST])),
+        topics=tuple(await together(_topic(admin, topic, texts, masters) for topic in normal[:MOST])),
         groups=tuple(await together(_group(admin, group) for group in groups[:MOST])),
         dead_letters=tuple(
             await together(_dead_letters(admin, topic.name) for topic in topics if is_dlq_topic(topic.name))
@@ -117,16 +130,67 @@ async def _order_texts(admin: Admin) -> Mapping[str, str]:
     return {}
 
 
-async def _topic(admin: Admin, topic: TopicSummary, texts: Mapping[str, str]) -> TopicSeen:
+async def _topic(admin: Admin, topic: TopicSummary, texts: Mapping[str, str], masters: "_Masters") -> TopicSeen:
     route = await admin.brokers.route(topic.name)
     queues = [] if route is None else route.queue_datas
+    readable = [each for each in topic.brokers if each.perm & PERM_READ]
+    hidden = await together(_hidden(masters, topic.name, each.broker, each.read_queues) for each in readable)
     return TopicSeen(
         name=topic.name,
         perms={each.broker: each.perm for each in topic.brokers},
         routed_perms={each.broker_name or "": each.perm for each in queues},
         wants_strict_order=any(each.order for each in topic.brokers),
         order_text=texts.get(topic.name, ""),
+        hidden={each.broker: seen for each, seen in zip(readable, hidden, strict=True) if seen},
     )
+
+
+class _Masters:
+    """Sends requests to brokers by their names."""
+
+    def __init__(self, admin: Admin, members: Iterable[BrokerMember]) -> None:
+        self._admin = admin
+        self._at = {member.name: member.at for member in sorted(members, key=lambda each: -each.broker_id)}
+
+    async def ask(
+        self,
+        broker: str,
+        request: Request[A],
+        *,
+        timeout_ms: float | None = None,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> Reply[A]:
+        """Ask a broker's master, or the slave with the lowest number."""
+        return await self._admin.brokers.ask(self._at[broker], request, timeout_ms=timeout_ms, accept=accept)
+
+
+async def _hidden(masters: _Masters, topic: str, broker: str, read_queues: int) -> tuple[HiddenSeen, ...]:
+    """Return what groups have not consumed of the queues of a broker that consumers do not see."""
+    try:
+        held = await HiddenQueues(masters, HIDDEN_GAP).held(broker, topic)
+        bounds = {queue.queue_id: each.bounds for queue, each in held.items() if queue.queue_id >= read_queues}
+        full = {number: each for number, each in bounds.items() if each.end > each.first}
+        if not full:
+            return ()
+        reply = await masters.ask(broker, QueryTopicConsumeByWho(topic=topic))
+        groups = fastjson.decode(reply.body, GroupList).group_list
+        found = []
+        for group in sorted(groups):
+            left = {number: await _left(masters, broker, group, topic, number, each) for number, each in full.items()}
+            unread = {number: count for number, count in left.items() if count}
+            if unread:
+                found.append(HiddenSeen(group, tuple(unread), sum(unread.values())))
+        return tuple(found)
+    except (RequestRefused, *UNANSWERED):
+        return ()  # the topic was deleted meanwhile, or the broker is away now
+
+
+async def _left(masters: _Masters, broker: str, group: str, topic: str, number: int, bounds: Bounds) -> int:
+    """Return how many messages of a queue a group has not consumed."""
+    request = QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=number, set_zero_if_not_found=False)
+    reply = await masters.ask(broker, request, accept=_COMMITTED_OR_NOT)
+    committed = reply.answer.offset if reply.code == ResponseCode.SUCCESS else 0
+    return max(0, bounds.end - max(committed, bounds.first))
 
 
 async def _group(admin: Admin, name: str) -> GroupSeen:

@@ -210,6 +210,22 @@ def _strict_order(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
+def _hidden_queues(seen: Snapshot) -> Iterator[Finding]:
+    for topic in seen.topics:
+        for broker, groups in sorted(topic.hidden.items()):
+            for each in groups:
+                numbers = ", ".join(map(str, each.queues))
+                yield Finding(
+                    WARNING,
+                    "messages-in-hidden-queues",
+                    f"{topic.name} on {broker}",
+                    f"group {each.group} has not consumed {each.messages} messages of queues {numbers}, and cannot: "
+                    "the topic has fewer read queues now",
+                    f"firearrow topic update {topic.name} --read-queues {max(each.queues) + 1}, until the group has "
+                    "consumed them",
+                )
+
+
 def _permissions(seen: Snapshot) -> Iterator[Finding]:
     wiped: dict[str, int] = {}
     for topic in seen.topics:
@@ -299,6 +315,7 @@ JUDGES: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _versions,
     _groups,
     _strict_order,
+    _hidden_queues,
     _permissions,
     _missing_brokers,
     _dead_letters,

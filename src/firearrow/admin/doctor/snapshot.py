@@ -1,4 +1,4 @@
-"""What is looked at to judge a cluster: name servers, brokers, topics, groups, dead letters, this host. Plain data."""
+"""The input of a cluster's check: name servers, brokers, topics, groups, dead letters, this host. Plain data."""
 
 from collections.abc import Mapping
 
@@ -29,6 +29,14 @@ class BrokerSeen(Struct, frozen=True, kw_only=True):
     """Bytes by which slaves are behind, by address."""
 
 
+class HiddenSeen(Struct, frozen=True):
+    """Messages that a group has not consumed, in queues that the topic has lost by shrinking."""
+
+    group: str
+    queues: tuple[int, ...]
+    messages: int
+
+
 class TopicSeen(Struct, frozen=True, kw_only=True):
     """A topic: permissions as brokers have them, and as name servers tell clients."""
 
@@ -38,6 +46,8 @@ class TopicSeen(Struct, frozen=True, kw_only=True):
     wants_strict_order: bool = False
     order_text: str = ""
     """``broker:queues;...`` at the name servers."""
+    hidden: Mapping[str, tuple[HiddenSeen, ...]] = {}
+    """Messages that no consumer sees any more, by broker."""
 
 
 class QueueSeen(Struct, frozen=True, kw_only=True):
@@ -58,7 +68,7 @@ class GroupSeen(Struct, frozen=True, kw_only=True):
     name: str
     is_enabled: bool = True
     disagreement: str = ""
-    """How subscriptions differ, said by a broker or found by comparing what members say."""
+    """The difference between subscriptions, as a broker says it or as found between the members' own."""
     members: tuple[str, ...] = ()
     silent: Mapping[str, str] = {}
     """Members that did not answer, and why."""
@@ -85,4 +95,4 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     dead_letters: tuple[DeadLettersSeen, ...] = ()
     host: Host = Host()
     left_out: str = ""
-    """What was not looked at, because there is too much of it."""
+    """The parts that were not looked at, because there are too many."""

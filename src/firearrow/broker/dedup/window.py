@@ -28,7 +28,7 @@ _CRC_MASK: Final = (1 << _CRC_BITS) - 1
 
 
 class Bounds(Struct, frozen=True):
-    """How far a window reaches back."""
+    """The reach of a window into the past."""
 
     count: int
     """Messages of the queue."""
@@ -36,20 +36,20 @@ class Bounds(Struct, frozen=True):
 
 
 class FirstCopy(NamedTuple):
-    """Where the first copy of a row is stored."""
+    """The place of the first copy of a row."""
 
     physical: int
     queue_offset: int
     body_crc: int
-    """That of its record."""
+    """The CRC in its record."""
 
 
 class FirstCopies(Struct, frozen=True):
-    """Where the first copies of rows are stored that lie one behind the other in a queue."""
+    """The places of the first copies of rows that lie one behind the other in a queue."""
 
     physicals: Sequence[int]
     queue_offset: int
-    """That of the first row."""
+    """The queue offset of the first row."""
     body_crcs: Sequence[int]
 
     def packed(self) -> list[int]:

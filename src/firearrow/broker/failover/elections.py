@@ -1,7 +1,7 @@
-"""What a replica does next, given the state of its group and what it knows of itself. Pure.
+"""The next step of a replica, given the state of its group and its own state. Pure.
 
-The state that was read may be old: a coordinator's read is a hint. So nothing is decided by a read alone. What counts
-is a swap of the whole state, which succeeds only from the newest one, and the promise on the replica's own disk.
+The state that was read may be old: a coordinator's read is a hint. So nothing is decided by a read alone. Two things
+decide: a swap of the whole state, which succeeds only from the newest one, and the promise on the replica's own disk.
 
 The rules: a replica promises durably before it leads or follows, and obeys no state below its promise. Only members of
 the in-sync set are elected, whatever the reason for an election: an early one is safe, because the old master cannot
@@ -19,14 +19,17 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firearrow.errors import SettingsError
 from firearrow.model.group_state import GroupState, Promised
 
 STATES_OF_AN_EPOCH: Final = 1 << 24
 """More states than any epoch has."""
+LARGEST_CHOSEN: Final = 1 << 30
+"""The largest epoch that an operator may begin: as many are left for elections."""
 
 
 class Own(Struct, frozen=True):
-    """What a replica knows of itself."""
+    """The state of the replica itself."""
 
     replica: int
     promised: Promised
@@ -45,7 +48,7 @@ class Own(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True):
-    """What a replica has heard of the others; all of it may be old or wrong."""
+    """The news that a replica has of the others; all of it may be old or wrong."""
 
     group: GroupState | None
     alive: frozenset[int]
@@ -90,6 +93,17 @@ Step = Propose | Lead | Follow | Wait
 
 def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
     """Return what a replica does next; ``min_iss`` is for a group that does not exist yet."""
+    step = _next(own, heard, min_iss)
+    if isinstance(step, Propose) and not step.new.is_sound:
+        return Wait(
+            f"epoch {step.new.epoch} or state {step.new.iss_seq} is more than files can hold: no replica can be "
+            "elected any more. Copy the messages to another group",
+            is_trouble=True,
+        )
+    return step
+
+
+def _next(own: Own, heard: Heard, min_iss: int) -> Step:
     group = heard.group
     if heard.is_taken:
         return _taken(own.replica)
@@ -155,10 +169,16 @@ def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupStat
 
     Acknowledged records that only others have are lost. ``epoch`` is the least epoch, for a coordinator that was
     restored from a backup and has forgotten epochs, and numbers of states with them: the new one is above those that
-    replicas may know. Directories are forgotten: the chosen replica tells its own.
+    replicas may know. Directories are forgotten: the chosen replica tells its own. Raise ``SettingsError`` for an epoch
+    above `LARGEST_CHOSEN`.
     """
     forgotten = epoch * STATES_OF_AN_EPOCH if epoch > group.epoch + 1 else 0
     epoch = max(group.epoch + 1, epoch)
+    if epoch > LARGEST_CHOSEN:
+        raise SettingsError(
+            f"epoch {epoch} leaves too few epochs for later elections; give one above those that replicas know, and "
+            f"{LARGEST_CHOSEN} at most"
+        )
     return replace(
         group,
         epoch=epoch,

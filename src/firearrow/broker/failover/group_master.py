@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from firearrow.broker.failover.in_sync_set import Copy, InSyncSet, confirmed, is_admitting, next_set
+from firearrow.broker.failover.table_reports import TableReports
 from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.feed import Feed, SentLog
 from firearrow.broker.replication.master import Master
@@ -50,7 +51,7 @@ class GroupFeed(Feed):
         """The end of the log at a moment: a replica that reports it was caught up then."""
 
     def caught_up_s(self) -> float:
-        """When the replica last had everything that the master had at that moment."""
+        """Return the last time at which the replica had everything that the master had then."""
         has_all = self.acked >= self._sent.bounds.end
         return asyncio.get_running_loop().time() if has_all else self._caught_up_s
 
@@ -98,12 +99,16 @@ class GroupMaster(Master):
         self._changed = asyncio.Event()
         self._began_s = asyncio.get_running_loop().time()
         self._left_s: dict[int, float] = {}
-        """When replicas whose connections have ended were last caught up."""
+        """The times at which replicas whose connections have ended were last caught up."""
+        self._heard_s: dict[int, float] = {}
+        """The times of the last reports of replicas whose connections have ended."""
         self.ailing: frozenset[int] = frozenset()
-        """The replicas that told that they cannot take messages."""
+        """The replicas that reported that they cannot take messages."""
         self._confirmed = asyncio.Event()
         self.in_sync = InSyncSet(group)
         self.answers = Confirmation(lambda: settings.broker.sync_flush_timeout, self._is_near)
+        self.tables: TableReports | None = None
+        """The changes of the tables that replicas have; None where they are not counted."""
         self.on_look = self._acknowledged
         self.on_serves: Callable[[], None] = lambda: None
         """Called when every replica in sync has all that this master began with."""
@@ -143,6 +148,8 @@ class GroupMaster(Master):
         """Forget a replica whose connection has ended, but not when it was last caught up."""
         if isinstance(feed, GroupFeed) and feed.replica:
             self._left_s[feed.replica] = feed.caught_up_s()
+            if feed.has_reported:
+                self._heard_s[feed.replica] = feed.read_s
         super().closed(feed, reason)
         self._changed.set()
 
@@ -174,6 +181,7 @@ class GroupMaster(Master):
 
     def _acknowledged(self) -> None:
         copies = self.copies()
+        self.answers.heard_until_s = self._heard_until_s()
         found = confirmed(self.in_sync, self._kept, copies)
         if found > self.confirm:
             self._store.log.dispatch_below(found)
@@ -182,6 +190,16 @@ class GroupMaster(Master):
             if found >= self._epoch_start:
                 self.on_serves()
         self._admit(copies)
+
+    def _heard_until_s(self) -> float:
+        """Return until when no other replica can lead: a lease after the oldest last report of the members in sync.
+
+        A connection counts for nothing: it may be half open, and a member that has promised a later epoch is silent.
+        """
+        master = self.in_sync.group.master
+        heard = self._heard_s | {feed.replica: feed.read_s for feed in self._replicas() if feed.has_reported}
+        others = [heard.get(replica, -inf) for replica in self.in_sync.largest if replica != master]
+        return min(others, default=inf) + self._lease_s
 
     def _admit(self, copies: dict[int, Copy]) -> None:
         if is_admitting(self.in_sync, copies):
@@ -193,6 +211,8 @@ class GroupMaster(Master):
                 f"connected {sorted(copies)}; start the other brokers of the group"
             )
             self.answers.refusal = Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if self.tables is not None:
+            self.tables.line.refusal = self.answers.refusal
 
     # ---- the in-sync set
 
@@ -204,6 +224,8 @@ class GroupMaster(Master):
                 tasks.create_task(self._watch())
         finally:
             self.answers.end()
+            if self.tables is not None:
+                self.tables.line.end()
 
     async def _watch(self) -> None:
         """Tell when the set should change: when a replica reports or leaves, and when one is away for too long."""
@@ -254,12 +276,15 @@ class GroupMaster(Master):
     def learn(self, group: GroupState) -> None:
         """Take a state of this epoch."""
         outsiders = self.in_sync.outsiders(group, [feed.replica for feed in self._replicas()])
-        self.in_sync = self.in_sync.learn(group)
+        before, self.in_sync = self.in_sync.group, self.in_sync.learn(group)
         for feed in self._replicas():
             if feed.replica in outsiders:
                 feed.abort()
                 feed.replica = 0
         self._acknowledged()
+        if self.tables is not None:
+            self.tables.left(frozenset(before.iss).difference(self.in_sync.group.iss))
+            self.tables.look()
         self._changed.set()
 
     def wanted(self) -> GroupState | None:
@@ -273,7 +298,7 @@ class GroupMaster(Master):
         now, limit_s, group = asyncio.get_running_loop().time(), self._limit_s, self.in_sync.group
         new = next_set(
             self.in_sync,
-            self._aged_copies(limit_s),
+            self._with_tables(self._aged_copies(limit_s)),
             confirm=self.confirm,
             epoch_start=self._epoch_start,
             now_s=now,
@@ -296,6 +321,13 @@ class GroupMaster(Master):
         for replica in self.in_sync.group.iss:
             copies.setdefault(replica, Copy(caught_up_s=self._left_s.get(replica, self._began_s) - earlier))
         return copies | {replica: Copy(caught_up_s=-inf) for replica in self.ailing}
+
+    def _with_tables(self, copies: dict[int, Copy]) -> dict[int, Copy]:
+        """The copies without replicas that would join and have not got the tables yet."""
+        tables, members = self.tables, self.in_sync.group.iss
+        if tables is None:
+            return copies
+        return {one: copy for one, copy in copies.items() if one in members or tables.has_tables(one)}
 
     def proposal(self) -> tuple[GroupState, GroupState] | None:
         """Return a change of the set, after the state that it replaces; from now on both count."""
@@ -320,6 +352,5 @@ class GroupMaster(Master):
 
     @property
     def is_surrounded(self) -> bool:
-        """Whether every replica in sync is connected."""
-        copies, group = self.copies(), self.in_sync.group
-        return all(replica == group.master or replica in copies for replica in self.in_sync.largest)
+        """Whether every replica in sync has reported within the lease."""
+        return asyncio.get_running_loop().time() <= self._heard_until_s()

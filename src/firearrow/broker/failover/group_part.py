@@ -12,6 +12,7 @@ from firearrow.broker.failover.group_master import GroupMaster
 from firearrow.broker.failover.group_slave import GroupSlave
 from firearrow.broker.failover.group_values import About
 from firearrow.broker.failover.membership import Membership
+from firearrow.broker.failover.table_reports import TableReports
 from firearrow.broker.metrics.metrics import BrokerMetrics
 from firearrow.broker.replication.metadata import GROUP_PERIOD_S, Metadata
 from firearrow.broker.replication.replication import Replication
@@ -29,12 +30,12 @@ log = logging.getLogger(__name__)
 
 
 class GroupPart:
-    """What a broker does in its group until its duty changes."""
+    """The part of a broker in its group until its duty changes."""
 
     def __init__(self, duty: Lead | Follow, membership: Membership, idle: BrokerMetrics) -> None:
         self.duty = duty
         self.idle = idle
-        """What operators see while the broker has no part; it has the port, which stays open from part to part."""
+        """The metrics while the broker has no part; they own the port, which stays open from part to part."""
         self._membership = membership
         self._over = asyncio.Event()
         self._serves = asyncio.Event()
@@ -47,7 +48,8 @@ class GroupPart:
         return isinstance(self.duty, Lead)
 
     async def begin(self, store: Store) -> None:
-        """Note, durably, where the epoch begins, before a master appends anything."""
+        """Note, durably, that the log is open, and where the epoch begins, before a master appends anything."""
+        await self._membership.opened_log()
         if self.leads:
             await store.replica.lead(self.duty.group.epoch, store.log.min_offset, store.log.tail)
             store.log.dispatch_below(store.log.tail)
@@ -67,13 +69,21 @@ class GroupPart:
         member.is_surrounded = lambda: master.is_surrounded
         member.ailment = lambda: str(tables.store.trouble or master.ailment())
         member.on_live = lambda: self._know_ailing(master)
+        master.tables = TableReports(
+            tables.changes, lambda: master.in_sync, lambda: tables.settings.broker.sync_flush_timeout
+        )
         master.on_serves = self._serves.set
         tables.store.views.dispatch.views.append(_MissingTopics(tables.topics).arrived)
-        return Replication(tables, network, master=master, confirmation=master.answers)
+        replication = Replication(tables, network, master=master, confirmation=master.answers)
+        replication.reports = master.tables
+        return replication
 
     def _know_ailing(self, master: GroupMaster) -> None:
         live = self._membership.live
         master.ailing = frozenset(replica for replica, about in live.items() if about.ails)
+        if master.tables is not None:
+            master.tables.old = frozenset(replica for replica, about in live.items() if not about.tells_tables)
+            master.tables.look()
 
     def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
         group, member = self.duty.group, self._membership
@@ -82,7 +92,8 @@ class GroupPart:
         slave.on_gone = lambda: member.master_is_gone(group.epoch)
         slave.on_cut = self._end
         member.ailment = lambda: str(tables.store.trouble or "")
-        metadata = Metadata(tables, delays, caller, MasterOfEpoch(caller, group.epoch), GROUP_PERIOD_S)
+        source = MasterOfEpoch(caller, group.epoch, member.own.replica, member.own.directory)
+        metadata = Metadata(tables, delays, caller, source, GROUP_PERIOD_S)
         replication = _Following(tables, network, slave=slave, metadata=metadata)
         member.on_live = lambda: replication.follow(member.live.get(group.master))
         member.on_live()

@@ -1,7 +1,8 @@
 """A replica that follows the master of an epoch: greets it, finds what their logs have in common, and copies the rest.
 
 A log that has bytes which the master's has not is cut. The cut is noted on disk first and done when the store is opened
-again, so this part of the broker ends then (`on_cut`), and the next one goes on behind the cut.
+again, so this part of the broker ends then (`on_cut`), and the next one goes on behind the cut. It ends so, too, when
+the disk was full: a log that could not be written takes nothing until it is opened again.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Final
 from firearrow.broker.failover.elections import Own
 from firearrow.broker.replication.slave import Link, Slave
 from firearrow.broker.settings.live import LiveSettings
-from firearrow.errors import ConnectionFailed, ConnectionLost, FireArrowError, StaleEpoch
+from firearrow.errors import ConnectionFailed, ConnectionLost, FireArrowError, ResourceShortage, StaleEpoch
 from firearrow.model.group_state import GroupState
 from firearrow.protocol.ha_handshake import Hello, Welcome, decode_welcome, encode_hello
 from firearrow.runtime.clock import Clock
@@ -22,6 +23,8 @@ from firearrow.store.store import Store
 
 AGAIN_S: Final = 0.1
 GREETING_S: Final = 3.0
+REPORTS_A_LEASE: Final = 4
+"""Reports that a replica sends to its master within one lease, also when there is nothing new."""
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +44,20 @@ class GroupSlave(Slave):
         self.on_gone: Callable[[], None] = lambda: None
         """Called when the master, which was connected, refuses connections: its process is dead."""
         self.on_cut: Callable[[], None] = lambda: None
-        """Called when the store must be opened again, because its log owes a cut."""
+        """Called when the store must be opened again, because its log owes a cut or the disk was full."""
+
+    @property
+    def _heartbeat_s(self) -> float:
+        """The longest time between two reports: the master's lease by reports must not end while all is well."""
+        lease_s = self._settings.value.failover.coordinator_lease_seconds
+        return min(super()._heartbeat_s, lease_s / REPORTS_A_LEASE)
 
     def _failed(self, error: FireArrowError) -> None:
         super()._failed(error)
         if self._has_joined and is_refused(error):
             self.on_gone()
+        if self._log.fenced is not None and isinstance(self._log.fenced.__cause__, ResourceShortage):
+            self.on_cut()
 
     async def _receive(self, link: Link) -> None:
         link.send(encode_hello(self._hello))

@@ -1,4 +1,4 @@
-"""What a group's members keep at their coordinator, as JSON: the state of the group, and where each of them is."""
+"""The values of a group at its coordinator, as JSON: the state of the group, and the addresses of each member."""
 
 import msgspec
 
@@ -8,16 +8,18 @@ from firearrow.runtime.coordinator.door import Snapshot
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a live member tells about itself."""
+    """The facts that a live member publishes about itself."""
 
     address: str
-    """Where clients reach the broker."""
+    """The address at which clients reach the broker."""
     ha_address: str
-    """Where slaves reach it while it leads."""
+    """The address at which slaves reach the broker while it leads."""
     directory: int = 0
     """The number of its directory."""
     ails: bool = False
-    """Whether it cannot take messages, and should not be elected while others can."""
+    """Whether the broker cannot take messages, and should not be elected while others can."""
+    tells_tables: bool = False
+    """Whether the broker tells its master which table changes it has; members of older versions do not."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -41,4 +43,9 @@ def decode(snapshot: Snapshot) -> Seen:
         live = {member: msgspec.json.decode(about, type=About) for member, about in snapshot.live.items()}
     except msgspec.DecodeError as error:
         raise BadBody(f"the coordinator keeps another program's values under this group's keys: {error}") from error
+    if group is not None and not group.is_sound:
+        raise BadBody(
+            f"the coordinator keeps a state out of range, {msgspec.json.encode(group).decode()}: nobody obeys it. Put "
+            "another one in its place with firearrow failover elect, with --epoch above those that replicas know"
+        )
     return Seen(group, snapshot.group, live)

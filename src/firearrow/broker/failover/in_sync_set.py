@@ -22,7 +22,7 @@ class Copy(Struct, frozen=True):
     acked: int = NOTHING
     """The end of its log, as it acknowledged in this epoch; `NOTHING` before that."""
     caught_up_s: float = 0.0
-    """When it last had everything that the master had."""
+    """The last time at which the replica had everything that the master had."""
     is_connected: bool = False
 
 

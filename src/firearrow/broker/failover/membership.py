@@ -4,8 +4,8 @@ The member looks when something may have changed, and every `LOOK_S` as well, be
 What comes out is its duty: to lead an epoch, to follow one, or neither. Who takes the duty up tells so, so that the
 promise on disk and the epoch that is led are part of the next decision.
 
-A master whose coordinator does not answer goes on while every member of the in-sync set is connected: each
-acknowledgement proves that nobody of them has promised a later epoch. Otherwise it steps down when its lease ends.
+A master whose coordinator does not answer goes on while every member of the in-sync set reports within the lease: each
+report proves that the member had promised no later epoch. Otherwise it steps down when its lease ends.
 """
 
 import asyncio
@@ -64,9 +64,9 @@ class Membership:
         self._heard_s = asyncio.get_running_loop().time()
         self.own = own
         self.live: dict[int, About] = {}
-        """Where live members are, as last read."""
+        """The live members and their addresses, as last read."""
         self.duty: Step = Wait("the coordinator was not asked yet")
-        """What this replica has to do: `Lead`, `Follow` or `Wait`."""
+        """The duty of this replica: `Lead`, `Follow` or `Wait`."""
         self.on_duty: Callable[[], None] = lambda: None
         """Called when the duty may have changed."""
         self.on_live: Callable[[], None] = lambda: None
@@ -76,7 +76,7 @@ class Membership:
         self.proposal: Callable[[], tuple[GroupState, GroupState] | None] = lambda: None
         """Returns the state that the master wants, after the one that it replaces; None for no change."""
         self.is_surrounded: Callable[[], bool] = lambda: False
-        """Whether every member of the in-sync set is connected to this master."""
+        """Whether every member of the in-sync set has reported to this master within the lease."""
         self.ailment: Callable[[], str] = lambda: ""
         """Returns why the part that was taken up cannot take messages; empty while it can."""
 
@@ -113,7 +113,7 @@ class Membership:
         await self._swap_last(lambda group: left(self.own, group))
 
     async def _swap_last(self, wanted: Callable[[GroupState], GroupState | None]) -> None:
-        """Swap a last state in; from then on this replica does nothing in its group."""
+        """Write this replica's final state to the coordinator and stop taking part in the group."""
         self._is_leaving = True
         while True:
             seen = decode(await self._coordinator.read())
@@ -172,7 +172,7 @@ class Membership:
         if self._failures.count(now):
             log.warning("the coordinator does not answer: %s", error, extra={"reason": str(error)})
         if isinstance(self.duty, Lead) and now - self._heard_s > self._lease_s and not self.is_surrounded():
-            self._take(Wait("the coordinator does not answer, and not every replica in sync is connected"))
+            self._take(Wait("the coordinator does not answer, and not every replica in sync reports"))
 
     # ---- decisions
 
@@ -268,6 +268,10 @@ class Membership:
             may_lack=self.own.may_lack and not leads,
             has_log=True,
         )
+
+    async def opened_log(self) -> None:
+        """Note that the log of this replica is open, and so that all of it is synced."""
+        await self._run_file.opened()
 
     def gave_up(self) -> None:
         """Note that this replica's part is over."""

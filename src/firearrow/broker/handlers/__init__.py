@@ -1,1 +1,1 @@
-"""What a broker answers, one module a conversation."""
+"""The handlers of a broker, one module a conversation."""

@@ -14,7 +14,7 @@ from firearrow.telemetry.metrics import Family
 
 
 class DeliveryMetrics:
-    """What a broker delivers later, or copies elsewhere."""
+    """Metrics of the messages that a broker delivers later, or copies elsewhere."""
 
     def __init__(
         self, tables: Tables, consuming: Consuming, transactions: Transactions, replication: Replication

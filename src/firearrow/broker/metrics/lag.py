@@ -1,4 +1,4 @@
-"""How far groups are behind, summed over the queues of a topic. Java: ``ConsumerLagCalculator``.
+"""The lag of groups, summed over the queues of a topic. Java: ``ConsumerLagCalculator``.
 
 Lag in messages is computed when somebody asks. The age of the oldest unread message needs a read of the store: it is
 sampled in the background every `SAMPLE_S` seconds, with one look at every queue that has unread messages, and one read
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from firearrow.broker.metrics.traffic import OTHER, group_labels, limited
-from firearrow.broker.tables.offsets import Key, OffsetTable
+from firearrow.broker.tables.changed_rows import Key
+from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.errors import FireArrowError
@@ -37,7 +38,7 @@ class LagMetrics:
         self._store: Store = tables.store
         self._clock = tables.clock
         self._oldest_ms: dict[tuple[str, str], int] = {}
-        """When the oldest unread message was stored, by topic and group; only for groups with unread ones."""
+        """The store time of the oldest unread message, by topic and group; only for groups with unread messages."""
 
     def families(self) -> Iterator[Family]:
         """Yield the metrics."""

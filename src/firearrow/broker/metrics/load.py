@@ -1,21 +1,20 @@
-"""Load and clients: turns of the loop, refused sends, connections and their budgets, parked pulls.
+"""Load and clients: turns of the loop, refused sends, lanes, connections and their budgets, parked pulls.
 
 Budgets are of all connections together, with the largest of any connection beside them: there may be ten thousands.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.handlers.message.send import SendHandlers
+from firearrow.broker.lanes import Wait
 from firearrow.broker.metrics.storage import counter, gauge
 from firearrow.broker.registration import Registration
 from firearrow.broker.statistics.watch import Watch
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.names import is_system_group
-from firearrow.model.versions import version_name
 from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.remoting.server import Server
 from firearrow.telemetry.metrics import Family, Sample
@@ -26,11 +25,11 @@ MODES: Final = {
     ConsumeType.CONSUME_PASSIVELY: "push",
     ConsumeType.CONSUME_POP: "pop",
 }
-"""What Apache's label ``consume_mode`` calls the ways in which groups get messages."""
+"""The names in Apache's label ``consume_mode`` of the ways in which groups get messages."""
 
 
 class LoadMetrics:
-    """How busy one broker is, and with what."""
+    """Metrics of the load of one broker, by kind of work."""
 
     def __init__(
         self, tables: Tables, watch: Watch, sends: SendHandlers, pulls: PullHandlers, registration: Registration
@@ -42,6 +41,7 @@ class LoadMetrics:
         self._new_names = tables.new_names
         self._offsets = tables.offsets
         self._locks = tables.locks
+        self._lanes = tables.lanes
         self._watch = watch
         self._sends = sends
         self._pulls = pulls
@@ -59,19 +59,20 @@ class LoadMetrics:
         yield gauge("firearrow_subscription_bytes", "Memory that groups and subscriptions count", self._clients.held)
         yield gauge("firearrow_consumer_offsets", "Offsets of groups in queues", len(self._offsets))
         yield gauge("firearrow_queue_locks", "Queues held by consumers in order", len(self._locks))
-        waiting = [((("processor", "send"),), float(sum(map(len, self._sends.replies.lines))))]
+        waiting = [((("processor", "send"),), float(sum(map(len, self._sends.replies.gate.lines))))]
         waiting.append(((("processor", "pull"),), float(len(self._pulls.parked))))
         yield Family("rocketmq_processor_watermark", "gauge", "Requests that wait for their answer", waiting)
         failing = self._registration.failing
         yield gauge("firearrow_registrations_failing", "Name servers that did not take the last one", failing)
         yield from self._turns()
+        yield from self._jobs()
         yield from self._connections()
         yield from self._members()
 
     def _turns(self) -> Iterator[Family]:
         watch, admission = self._watch, self._sends.admission
         yield Family("firearrow_turn_seconds", "histogram", "Turns of the loop with sends", [((), admission.turns)])
-        lines = self._sends.replies.lines
+        lines = self._sends.replies.gate.lines
         levels = zip(("written", "synced"), lines, strict=True)
         waits = [((("level", level),), line.waits) for level, line in levels]
         yield Family("firearrow_send_wait_seconds", "histogram", "Stored messages that waited for the disk", waits)
@@ -83,6 +84,17 @@ class LoadMetrics:
         yield gauge("firearrow_load_shedding", "1 while connections are read less often", float(admission.pace_s > 0))
         yield gauge("firearrow_parked_pulls", "Pulls that wait for a message", len(self._pulls.parked))
         yield gauge("firearrow_parked_pull_bytes", "Memory that parked pulls count", self._pulls.parked.held)
+
+    def _jobs(self) -> Iterator[Family]:
+        lanes = [((("lane", wait.value),), self._lanes.lane(wait)) for wait in Wait]
+        waiting = [(labels, float(len(lane))) for labels, lane in lanes]
+        running = [(labels, float(lane.running)) for labels, lane in lanes]
+        refused = [(labels, float(lane.refused)) for labels, lane in lanes]
+        oneway = [(labels, float(lane.refused_oneway)) for labels, lane in lanes]
+        yield Family("firearrow_lane_waiting", "gauge", "Requests that wait for a place in a lane", waiting)
+        yield Family("firearrow_lane_running", "gauge", "Requests that have a place in a lane", running)
+        yield Family("firearrow_lane_refused_total", "counter", "Requests refused because too many waited", refused)
+        yield Family("firearrow_lane_refused_oneway_total", "counter", "Those whose senders do not hear of it", oneway)
 
     def _connections(self) -> Iterator[Family]:
         loads = [server.load for server in self.servers]
@@ -102,27 +114,21 @@ class LoadMetrics:
         yield counter("firearrow_requests_failed_total", "Requests that failed by a bug", failed)
 
     def _members(self) -> Iterator[Family]:
-        producers = Counter(
-            (client.language.lower(), version_name(client.version).lower())
-            for _, members in self._clients.producer_groups()
-            for client in members.values()
-        )
-        rows = [
-            ((("language", language), ("version", version), REMOTING), float(count))
-            for (language, version), count in producers.items()
-        ]
-        yield Family("rocketmq_producer_connections", "gauge", "Producers", rows)
-        consumers = Counter(
-            (group.name, client.language.lower(), version_name(client.version).lower(), _mode(group.consume_type))
-            for group in self._clients.groups()
-            for client in group.members.values()
-        )
-        members: list[Sample] = []
-        for (group, language, version, mode), count in consumers.items():
-            system = ("is_system", "true" if is_system_group(group) else "false")
-            own = (("consumer_group", group), ("language", language), ("version", version), ("consume_mode", mode))
-            members.append(((*own, REMOTING, system), float(count)))
-        yield Family("rocketmq_consumer_connections", "gauge", "Consumers", members)
+        yield Family("rocketmq_producer_connections", "gauge", "Producers", self._producers())
+        yield Family("rocketmq_consumer_connections", "gauge", "Consumers", self._consumers())
+
+    def _producers(self) -> Iterator[Sample]:
+        for (language, version), count in list(self._clients.producer_kinds.items()):
+            yield (("language", language.lower()), ("version", version.lower()), REMOTING), float(count)
+
+    def _consumers(self) -> Iterator[Sample]:
+        """Yield the members of every group. Groups may come and go between two of them."""
+        for group in list(self._clients.groups()):
+            name, mode = ("consumer_group", group.name), ("consume_mode", _mode(group.consume_type))
+            system = ("is_system", "true" if is_system_group(group.name) else "false")
+            for (language, version), count in list(group.kinds.items()):
+                own = (name, ("language", language.lower()), ("version", version.lower()), mode)
+                yield (*own, REMOTING, system), float(count)
 
 
 def _total(values: Sequence[float], name: str) -> float:

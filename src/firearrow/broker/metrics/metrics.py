@@ -36,7 +36,7 @@ DRAINING: Final = "the broker drains: producers move to other brokers, then it s
 
 
 class BrokerMetrics:
-    """What one broker shows to operators over HTTP. Without ``metricsExporterType=PROM`` there is no port."""
+    """Metrics and readiness of one broker over HTTP. Without ``metricsExporterType=PROM`` there is no port."""
 
     def __init__(self, settings: BrokerSettings, identity: Identity, beginning: str = STARTING) -> None:
         config = self._config = settings.operation

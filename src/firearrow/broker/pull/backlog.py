@@ -23,7 +23,7 @@ from firearrow.errors import FireArrowError
 from firearrow.remoting.handlers import Answer, Call, Later
 
 PULL_BYTES: Final = 16 << 10
-"""What a pull counts in addition to its messages: a lookup takes as long as handing out so many bytes."""
+"""The bytes that a pull counts in addition to its messages: a lookup takes as long as handing out so many bytes."""
 AHEAD_OF_SENDS: Final = 2
 """Bytes of backlogs handed out for every byte appended."""
 

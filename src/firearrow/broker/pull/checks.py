@@ -52,6 +52,7 @@ class PullChecks:
     def __init__(self, tables: Tables, filters: Filters) -> None:
         self._filters = filters
         self._topics = tables.topics
+        self._queues = tables.store.queues
         self._groups = tables.groups
         self._clients = tables.clients
         self._settings = tables.settings
@@ -99,13 +100,17 @@ class PullChecks:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist, apply first please!")
         if not topic.perm & PERM_READ:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling message is forbidden")
-        if not 0 <= request.queue_id < topic.read_queue_nums:
+        if not 0 <= request.queue_id < topic.read_queue_nums and not self._reads_hidden(request):
             raise Refused(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{peer.address}]",
             )
         return topic
+
+    def _reads_hidden(self, request: Pull) -> bool:
+        """Whether a pull asks for a queue that the topic has lost by shrinking and the log still has."""
+        return bool(request.hidden) and self._queues.find(request.topic, request.queue_id) is not None
 
     def _registered(self, request: Pull, config: SubscriptionGroupConfig) -> Wanted:
         name, topic = request.consumer_group, request.topic

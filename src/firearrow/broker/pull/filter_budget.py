@@ -1,4 +1,4 @@
-"""What filters cost, and how much time they get. One mechanism for SQL92 and CEL.
+"""The cost of filters, and the time that they get. One mechanism for SQL92 and CEL.
 
 Steps decide whether a message passes: they are the same on every machine (`expression`). Time decides only when other
 work has its turn, and it is CPU time, so that a busy machine does not make scans shorter. A scan of one pull ends when
@@ -19,7 +19,7 @@ SCAN_MICROSECONDS: Final = 4_000
 
 
 class FilterLimits:
-    """What a CEL filter may take for one message. Shared by the filters of a broker, because settings change them."""
+    """The limits of a CEL filter for one message. Shared by the filters of a broker, because settings change them."""
 
     def __init__(self) -> None:
         self.steps = STEPS
@@ -27,7 +27,7 @@ class FilterLimits:
 
 
 class FilterCost:
-    """What a filter has cost a group: counted while it judges, then added to the statistics."""
+    """The cost of a filter for a group: counted while it judges, then added to the statistics."""
 
     __slots__ = ("errors", "messages", "nanoseconds", "reason", "steps")
 

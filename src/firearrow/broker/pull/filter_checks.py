@@ -7,7 +7,7 @@ spent its time on filters, no further expression is compiled.
 
 from collections.abc import Awaitable, Callable
 
-from firearrow.broker.jobs import Jobs
+from firearrow.broker.lanes import Lanes, Wait
 from firearrow.broker.pull.filters import Filters
 from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
 from firearrow.remoting.handlers import Call, Later
@@ -16,15 +16,17 @@ from firearrow.remoting.handlers import Call, Later
 class FilterChecks:
     """Checks whether the broker can filter by a subscription."""
 
-    def __init__(self, filters: Filters, jobs: Jobs, time_for_filter: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, filters: Filters, lanes: Lanes, time_for_filter: Callable[[], Awaitable[None]]) -> None:
         self._filters = filters
-        self._jobs = jobs
+        self._lanes = lanes
         self._time_for_filter = time_for_filter
 
     def check(self, wanted: SubscriptionData, call: Call) -> Later | None:
         """Refuse a subscription that does not compile, at once or when filters have time again."""
         if self._filters.must_wait(wanted.expression_type, wanted.sub_string or ""):
-            return self._jobs.do(call, self._check_later(wanted))
+            later = call.later()  # with the body, whose subscription is kept
+            self._lanes.add(later, Wait.TURNS, self._check_later(wanted))
+            return later
         self._filters.check(wanted)
         return None
 

@@ -1,4 +1,4 @@
-"""What filters cost their groups: added to the statistics, and messages without a verdict are said in the log."""
+"""The cost of filters for their groups: added to the statistics; messages without a verdict are logged."""
 
 import logging
 from typing import Final

@@ -28,7 +28,7 @@ from firearrow.protocol.requests.message.pull import Pull
 CHARACTERS_REMEMBERED: Final = 1 << 20
 """The total length of the texts whose filters are remembered, `CHARACTERS_OF_ENTRY` counted for each in addition."""
 CHARACTERS_OF_ENTRY: Final = 1024
-"""What an entry counts beside its text: so at most 1,024 filters are remembered."""
+"""The characters that an entry counts beside its text: so at most 1,024 filters are remembered."""
 log = logging.getLogger(__name__)
 
 

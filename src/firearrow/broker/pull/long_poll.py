@@ -1,12 +1,12 @@
 """Parked pulls: long polls that wait for a message. Pure; time is an argument, in elapsed milliseconds.
 
 A parked pull is in three indexes: at its queue, where an arrival finds it; in the slot of its deadline; and with its
-owner, the connection that asked. All are ordered dicts, so waking, expiring and dropping a pull take constant time, and
-no sweep is needed. At a queue, pulls with the same tags form a group, and a tag leads to the groups that want it: an
-arrival costs nothing for pulls that do not want it. When many pulls wake, expire or are dropped together, they can be
-taken in portions. Slots are 20 ms wide; a pull is answered at the end of its slot, so at most 20 ms late and never
-early. A slot, empty or not, stays until its time has come, so there are at most as many slots as fit between now and
-the latest deadline.
+owner, the connection that asked. A pull that is served by the subscription of its group is found by that, too. All are
+ordered dicts, so waking, expiring and dropping a pull take constant time, and no sweep is needed. At a queue, pulls
+with the same tags form a group, and a tag leads to the groups that want it: an arrival costs nothing for pulls that do
+not want it. When many pulls wake, expire or are dropped together, they can be taken in portions. Slots are 20 ms wide;
+a pull is answered at the end of its slot, so at most 20 ms late and never early. A slot, empty or not, stays until its
+time has come, so there are at most as many slots as fit between now and the latest deadline.
 
 Parked pulls have two budgets in bytes, one for every owner and one for all owners. A new pull is never refused for lack
 of room: the pulls parked longest are displaced, those of the same owner for the first budget, and those of the owner
@@ -18,7 +18,7 @@ filter the caller says it passes. Other pulls stay parked. Java: ``PullRequestHo
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from operator import attrgetter
 from sys import maxsize
 from typing import Final, Generic, TypeVar
@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 QueueKey = tuple[str, int]
 """Topic and queue number."""
+Subscribed = tuple[str, str]
+"""Consumer group and topic of a subscription."""
 Wanted = frozenset[int] | MessageFilter | None
 """The codes of the wanted tags, or a filter on properties; None means all messages."""
 
@@ -59,6 +61,8 @@ class Parked(Struct, Generic[T], eq=False):
     owner: object
     size: int
     number: int
+    subscribed: Subscribed | None = None
+    """The group and topic whose subscription serves the pull; None: the pull carries its own."""
 
 
 class AtQueue(Generic[T]):
@@ -141,6 +145,7 @@ class ParkedPulls(Generic[T]):
         self._owner_bytes = owner_bytes
         self._all_bytes = all_bytes
         self._owners: dict[object, _Owner[T]] = {}
+        self._subscribed: dict[Subscribed, dict[Parked[T], None]] = {}
         self._slots: dict[int, dict[Parked[T], None]] = {}
         self._order: list[int] = []
         self._numbers = count()
@@ -150,7 +155,7 @@ class ParkedPulls(Generic[T]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `expired` next; None when there is no slot."""
+        """The time of the next call of `expired`; None when there is no slot."""
         return self._order[0] * SLOT_MS if self._order else None
 
     def park(
@@ -163,6 +168,7 @@ class ParkedPulls(Generic[T]):
         *,
         owner: object,
         own_tags: int = 0,
+        subscribed: Subscribed | None = None,
     ) -> list[Parked[T]]:
         """Park a pull; return the pulls that it displaces.
 
@@ -171,7 +177,7 @@ class ParkedPulls(Generic[T]):
         """
         slot = -(-until_ms // SLOT_MS)
         size = PULL_BYTES + own_tags * TAG_BYTES
-        parked = Parked(queue, offset, wanted, ticket, slot, owner, size, next(self._numbers))
+        parked = Parked(queue, offset, wanted, ticket, slot, owner, size, next(self._numbers), subscribed)
         at_queue = self.queues.get(queue)
         if at_queue is None:
             at_queue = self.queues[queue] = AtQueue()
@@ -181,6 +187,8 @@ class ParkedPulls(Generic[T]):
             in_slot = self._slots[slot] = {}
             heappush(self._order, slot)
         in_slot[parked] = None
+        if subscribed is not None:
+            self._subscribed.setdefault(subscribed, {})[parked] = None
         holder = self._owners.get(owner)
         if holder is None:
             holder = self._owners[owner] = _Owner()
@@ -224,12 +232,26 @@ class ParkedPulls(Generic[T]):
         self._remove(recalled)
         return recalled
 
-    def recall_owned(self, owner: object, concerns: Callable[[T], bool]) -> list[Parked[T]]:
-        """Take the pulls of an owner for whose ticket ``concerns`` is true."""
-        holder = self._owners.get(owner)
-        recalled = [] if holder is None else [parked for parked in holder.waiting if concerns(parked.ticket)]
+    def recall_subscribed(self, subscribed: Subscribed, before: int, most: int) -> list[Parked[T]]:
+        """Take at most ``most`` pulls that a subscription serves and that are numbered below ``before``."""
+        recalled = list(islice(takewhile(lambda one: one.number < before, self._subscribed.get(subscribed, ())), most))
         self._remove(recalled)
         return recalled
+
+    def recall_before(self, before: int, most: int) -> list[Parked[T]]:
+        """Take at most ``most`` pulls that are numbered below ``before``."""
+        recalled: list[Parked[T]] = []
+        for in_slot in self._slots.values():
+            recalled += islice(takewhile(lambda one: one.number < before, in_slot), most - len(recalled))
+            if len(recalled) >= most:
+                break
+        self._remove(recalled)
+        return recalled
+
+    @property
+    def next_number(self) -> int:
+        """A number above that of every parked pull."""
+        return next(self._numbers)
 
     def leave(self, owner: object, most: int = maxsize) -> bool:
         """Drop at most ``most`` pulls of a closed connection; return whether none is left."""
@@ -266,6 +288,11 @@ class ParkedPulls(Generic[T]):
             if not waiting:
                 del self.queues[parked.queue]
             del self._slots[parked.slot][parked]
+            if parked.subscribed is not None:
+                alike = self._subscribed[parked.subscribed]
+                del alike[parked]
+                if not alike:
+                    del self._subscribed[parked.subscribed]
             self.held -= parked.size
             holder = self._owners[parked.owner]
             holder.held -= parked.size

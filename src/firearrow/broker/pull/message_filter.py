@@ -19,7 +19,7 @@ from firearrow.store.property_fields import field
 FEW_NAMES: Final = 4
 """Up to so many properties are searched for one by one; for more, all properties are decoded."""
 STEP_UNITS: Final = 4
-"""What a step weighs: its closure takes 300 to 400 bytes."""
+"""The weight of a step: its closure takes 300 to 400 bytes."""
 CHARACTERS_A_UNIT: Final = 8
 """Characters of an expression that weigh one unit: a short text takes 50 to 100 bytes."""
 

@@ -10,11 +10,12 @@ Java: ``GroupTransferService``, ``CommitLog.handleHA`` of 4.9.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 
 from msgspec.structs import replace
 
+from firearrow.broker.gate.waiting_answers import Owed
 from firearrow.broker.replication.decisions import NOTHING_CONFIRMED
-from firearrow.broker.send.waiting_answers import Owed
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Answer
@@ -33,6 +34,8 @@ class Confirmation:
         """Enough replicas have everything below this offset."""
         self.refusal: Refused | None = None
         """Why no message is taken; None while enough replicas are in sync."""
+        self.heard_until_s = inf
+        """Until when no other broker can lead, by the loop's clock; infinite where masters are not elected."""
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -4,14 +4,14 @@ A replica here is the master itself or a connected slave; ``inSyncReplicas`` and
 Java: ``DefaultHAConnection.WriteSocketService``, ``DefaultHAService.isInSyncSlave``, ``GroupTransferService``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from sys import maxsize
 from typing import Final
 
 from msgspec import Struct
 
 from firearrow.errors import OffsetNotStored
-from firearrow.protocol.ha_stream import FROM_FIRST_BYTE
+from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Verdict
 
 NOTHING_CONFIRMED: Final = -1
 WHOLE_LOG: Final = maxsize
@@ -36,16 +36,34 @@ def first_offset(report: int, log: LogBounds) -> int:
     if report == 0:
         return max(log.end - log.end % log.segment_bytes, log.start)
     if report < log.start:
-        raise OffsetNotStored(
-            f"the slave's log ends at {report} and the oldest file here begins at {log.start}: the files between are "
-            "deleted. Empty the slave's store directory and start it again, so that it begins anew"
-        )
+        raise OffsetNotStored(refusal_of(Verdict.DELETED, report, log))
     if report > log.end:
-        raise OffsetNotStored(
-            f"the slave's log ends at {report}, behind the end {log.end} of this log: one of them has records that the "
-            "other does not have. Keep a copy of the slave's store directory, empty it and start the slave again"
-        )
+        raise OffsetNotStored(refusal_of(Verdict.LONGER, report, log))
     return report
+
+
+def refusal_of(verdict: Verdict, slave_end: int, log: LogBounds) -> str:
+    """Return why a master with this log does not serve a slave whose log ends at an offset, and what to do."""
+    if verdict is Verdict.DELETED:
+        return (
+            f"the slave's log ends at {slave_end} and the master's oldest file begins at {log.start}: the files that "
+            "both had are deleted. Empty the slave's store directory and start it again, so that it begins anew"
+        )
+    found = (
+        "behind the end of the master's log" if verdict is Verdict.LONGER else "and has other records than the master's"
+    )
+    return (
+        f"the slave's log ends at {slave_end}, {found}: each of them may have messages that the other does not have. "
+        "Keep a copy of the slave's store directory, empty it and start the slave again"
+    )
+
+
+def replicas_acked(slaves: Iterable[tuple[int | str, int]]) -> list[int]:
+    """Return how far each replica is, from (who a connected slave is, what it acknowledged): a replica counts once."""
+    found: dict[int | str, int] = {}
+    for slave, acked in slaves:
+        found[slave] = max(acked, found.get(slave, NOTHING_CONFIRMED))
+    return list(found.values())
 
 
 def in_sync(acked: Sequence[int], end: int, largest_gap: int) -> int:

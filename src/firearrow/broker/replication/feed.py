@@ -57,6 +57,8 @@ class Feed(asyncio.Protocol):
         """The slave's address."""
         self.is_verified = False
         """Whether the slave showed a certificate of an authority that is trusted here."""
+        self.identity = 0
+        """The number by which this slave is known whatever its connection; 0 where it told none."""
         self.acked = NOTHING_CONFIRMED
         """The end of the slave's log as it last reported."""
         self.next = -1
@@ -168,6 +170,11 @@ class Feed(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def hang_up(self) -> None:
+        """End the connection when everything that was written has left."""
+        if self._transport is not None:
+            self._transport.close()
+
     def _write(self, buffers: list[bytes | bytearray | memoryview]) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(buffers)
@@ -175,13 +182,17 @@ class Feed(asyncio.Protocol):
 
 
 class FeedOwner(Protocol):
-    """What a feed tells the owner of all feeds."""
+    """The owner of all feeds, as a feed sees it."""
 
     catching_up: asyncio.Lock
     """Held by the feed that sends a span to a slave that is far behind."""
 
     def opened(self, feed: Feed) -> None:
         """A slave has connected."""
+        ...
+
+    def identified(self, feed: Feed) -> None:
+        """A slave has told who it is."""
         ...
 
     def acknowledged(self, feed: Feed) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from firearrow.access.rules import is_within
-from firearrow.broker.replication.decisions import LogBounds, in_sync
+from firearrow.broker.replication.compared_feed import ComparedFeed
+from firearrow.broker.replication.decisions import LogBounds, in_sync, replicas_acked
 from firearrow.broker.replication.feed import Feed
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import FireArrowError
@@ -89,16 +90,23 @@ class Master:
 
     @property
     def acked(self) -> list[int]:
-        """The ends of the logs of all connected slaves, as they last reported."""
-        return [feed.acked for feed in self._tasks]
+        """The ends of the logs of the connected replicas, as they last reported.
+
+        A slave that told no identity, as Apache's do, is known by its machine.
+        """
+        return replicas_acked((feed.identity or feed.host, feed.acked) for feed in self._tasks)
 
     def is_in_sync(self, feed: Feed, end: int) -> bool:
         """Whether a slave is near enough to the end of the log to count as in sync."""
         return in_sync([feed.acked], end, self._settings.value.replication.ha_max_gap_not_in_sync) > 1
 
+    def slaves_in_sync(self, end: int) -> int:
+        """Return how many replicas beside this one are in sync."""
+        return in_sync(self.acked, end, self._settings.value.replication.ha_max_gap_not_in_sync) - 1
+
     def connection(self) -> Feed:
         """Return the protocol of a new connection."""
-        return Feed(self._sent, self._settings.value.replication.ha_transfer_batch_size, self)
+        return ComparedFeed(self._sent, self._settings.value.replication.ha_transfer_batch_size, self)
 
     async def run(self) -> None:
         """Serve slaves until cancelled."""
@@ -163,6 +171,13 @@ class Master:
             silent.abort()
             self.closed(silent, "another one needed its place")
         return silent is not None
+
+    def identified(self, feed: Feed) -> None:
+        """End the older connection of a slave that has come again: it is half open."""
+        for other in self.feeds:
+            if other is not feed and other.identity == feed.identity:
+                other.abort()
+                self.closed(other, "the same slave has connected again")
 
     def acknowledged(self, _feed: Feed) -> None:
         """Pass on that a slave has reported."""

@@ -1,4 +1,4 @@
-"""What a SYNC_MASTER without a coordinator goes by: how far its connected slaves are.
+"""The offsets of connected slaves, by which a SYNC_MASTER without a coordinator answers.
 
 An answer waits for the slaves that ``inSyncReplicas`` asks for, and for none when too few of them are near. Messages
 are refused before they are written while fewer than ``minInSyncReplicas`` replicas are in sync. Consumers see what is

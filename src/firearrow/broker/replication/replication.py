@@ -5,13 +5,16 @@ serves without it, with a warning.
 """
 
 import logging
+from typing import Protocol
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.replication.comparing_slave import ComparingSlave
+from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.master import Master
 from firearrow.broker.replication.metadata import Metadata
 from firearrow.broker.replication.near_slaves import NearSlaves
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.send.replies import Confirmation
+from firearrow.broker.replication.table_source import AnyMaster
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import ListenFailed, SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
@@ -20,6 +23,18 @@ from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
 
 log = logging.getLogger(__name__)
+
+
+class Reports(Protocol):
+    """Counts, at a master of an elected group, the table changes that its replicas have."""
+
+    def knows(self, replica: int, epoch: int, directory: int) -> bool:
+        """Whether this is a replica of the epoch, with the directory that the group knows."""
+        ...
+
+    def reported(self, replica: int, number: int) -> None:
+        """Take what a known replica told: the number of the last change that it has."""
+        ...
 
 
 class Replication:
@@ -40,17 +55,21 @@ class Replication:
         self._network = network
         self.master = master
         self.confirmation = confirmation
-        """Where sends wait for slaves; None when they do not."""
+        """The line in which sends wait for slaves; None when they do not wait."""
         self.slave = slave
         self.metadata = metadata
+        self.reports: Reports | None = None
+        """Takes the replicas' reports on their table changes; None outside of elected groups."""
 
     @classmethod
     def by_settings(cls, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> "Replication":
         """Return the replication that ``brokerRole`` asks for."""
         settings, store = tables.settings, tables.store
         if settings.value.replication.is_slave:
-            slave = Slave(store, settings, network, tables.clock)
-            return cls(tables, network, slave=slave, metadata=Metadata(tables, delays, caller))
+            slave = ComparingSlave(tables, network)
+            metadata = Metadata(tables, delays, caller, AnyMaster(caller, slave.agreement))
+            slave.agreement.on_reached = metadata.look
+            return cls(tables, network, slave=slave, metadata=metadata)
         master = Master(store, settings)
         return cls(tables, network, master=master, confirmation=_confirmation(master, tables))
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Final, cast
 
+from firearrow.broker.replication.agreement import Agreement
 from firearrow.broker.replication.rate import Rate
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import ConnectionLost, FireArrowError
@@ -20,7 +21,7 @@ from firearrow.telemetry.damped import Damped
 
 RECONNECT_S: Final = 1.0
 FIRST_BYTE_S: Final = 1.0
-"""How long an empty slave waits for a master that sends from its first byte; Apache's ignores that wish."""
+"""The time that an empty slave waits for a master that sends from its first byte; Apache's ignores that wish."""
 BUFFERED_BYTES: Final = 4 << 20
 """Received bytes that may wait before the connection is paused."""
 
@@ -39,15 +40,17 @@ class Slave:
         self._failures = Damped()
         self._pause_s = RECONNECT_S
         self.address: Address | None = None
-        """Where the master sends its log; None while that is not known."""
+        """The address at which the master sends its log; None while unknown."""
         self.read_ms = self.wrote_ms = 0
-        """When the master was last heard, and last told, in milliseconds since 1970; 0 for never."""
+        """The times of the last data from the master and of the last report to it, in ms since 1970; 0 for never."""
         self.rate = Rate()
         """The bytes that were received."""
         self.master_flushed = 0
-        """How far the master's log is on disk, as an operator said; 0 when nobody did."""
+        """The offset up to which the master's log is on disk, as an operator said; 0 when none did."""
         self.is_connected = False
+        self.agreement: Final = Agreement(lambda: self._copy.end)
         self._now_ms = clock.now_ms
+        self._reported_s = 0.0
         given = settings.value.replication.ha_master_address
         if given:
             self.found(Address.parse(given))
@@ -55,7 +58,7 @@ class Slave:
     def found(self, address: Address) -> None:
         """Follow the master at this address; the one in ``haMasterAddress`` always counts."""
         given = self._settings.value.replication.ha_master_address
-        self.address = Address.parse(given) if given else address
+        self.address = self.agreement.followed = Address.parse(given) if given else address
         self._found.set()
 
     def rest(self) -> None:
@@ -72,6 +75,7 @@ class Slave:
             except FireArrowError as error:
                 self._failed(error)
             self.is_connected = False
+            self.agreement.over()
             await asyncio.sleep(self._pause_s)
 
     def _failed(self, error: FireArrowError) -> None:
@@ -86,6 +90,7 @@ class Slave:
         try:
             self._copy.interrupted()
             self.is_connected = True
+            self.agreement.begun(address)
             log.info("copies the log of %s from %d on", address, self._copy.end, extra={"master": str(address)})
             await self._receive(link)
         finally:
@@ -93,7 +98,8 @@ class Slave:
 
     async def _receive(self, link: "Link") -> None:
         config = self._settings.value.replication
-        heartbeat_s, silence_s = config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
+        silence_s = config.ha_housekeeping_interval / 1000
+        pause_s = min(self._heartbeat_s, silence_s)
         loop, spans = asyncio.get_running_loop(), Spans()
         is_new = self._copy.end == 0
         self._report(link, FROM_FIRST_BYTE if is_new else await self._kept_end())
@@ -102,7 +108,7 @@ class Slave:
             try:
                 # A timeout costs more than what it guards here, so none is set for what has come already.
                 if not link.has_pieces:
-                    async with asyncio.timeout(FIRST_BYTE_S if is_new else min(heartbeat_s, silence_s)):
+                    async with asyncio.timeout_at(self._reported_s + (FIRST_BYTE_S if is_new else pause_s)):
                         await link.arrived()
                 pieces = link.take()
             except TimeoutError:
@@ -113,6 +119,7 @@ class Slave:
                 continue
             is_new = False
             heard = loop.time()
+            self.agreement.heard()
             self.read_ms = self._now_ms()
             before = self._copy.end
             for offset, span in joined(span for piece in pieces for span in spans.feed(piece)):
@@ -138,8 +145,14 @@ class Slave:
 
         self._log.on_reached(end, self._log.kept_at, reached)
 
+    @property
+    def _heartbeat_s(self) -> float:
+        """The longest time between two reports."""
+        return self._settings.value.replication.ha_send_heartbeat_interval / 1000
+
     def _report(self, link: "Link", offset: int) -> None:
         self.wrote_ms = self._now_ms()
+        self._reported_s = asyncio.get_running_loop().time()
         link.send(report(offset))
 
 

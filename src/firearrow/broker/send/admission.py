@@ -35,7 +35,7 @@ from firearrow.telemetry.metrics import Histogram
 BURST_PART: Final = 0.5
 """The part of a send's longest wait for which a turn takes sends: later sends must wait for the end of the turn."""
 TURN_PART: Final = 0.25
-"""The same part while the broker is pressed."""
+"""Takes the place of `BURST_PART` while the broker is pressed."""
 CALM_PARTS: Final = 5
 """The broker stays pressed until there was time for every send for this multiple of a send's longest wait."""
 PACE_PART: Final = 0.25
@@ -75,11 +75,11 @@ class Admission:
         self._seen_s = self._seen_after_s = self._seen = 0.0
         self._refusal: Refused | None = None
         self.turns: Final = Histogram(TURN_BOUNDS)
-        """How long turns with sends took, in seconds."""
+        """The durations of turns with sends, in seconds."""
         self.refused = 0
         """Number of sends refused since the start."""
         self.pace_s = 0.0
-        """How long a connection whose sends are taken pauses, so that its next read brings more; 0: no pause."""
+        """The pause of a connection whose sends are taken, so that its next read brings more; 0: no pause."""
         self._configure()
         settings.on_change.append(self._configure)
 

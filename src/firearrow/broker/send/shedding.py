@@ -20,16 +20,16 @@ class SendShedding:
 
     @property
     def rest_s(self) -> float:
-        """How long a connection rests after its sends were refused unread."""
+        """The time that a connection rests after its sends were refused unread."""
         return self._admission.limit_s
 
     @property
     def pace_s(self) -> float:
-        """How long a connection whose sends are taken pauses while the broker refuses other sends; 0: no pause."""
+        """The pause of a connection whose sends are taken while the broker refuses other sends; 0: no pause."""
         return self._admission.pace_s
 
     def refusals(self, *, has_rested: bool) -> Refusals | None:
-        """Return how to refuse sends unread; None when they are read. Sends that waited for a rest are late earlier."""
+        """Return the refusal of unread sends; None: read them. Sends that waited for a rest are late earlier."""
         if not (self._admission.is_shut() or (has_rested and self._admission.is_behind())):
             return None
         reason = self._admission.refusal

@@ -9,7 +9,7 @@ MIB = 1024 * KIB
 
 
 class BoundsConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many topics, groups, members, offsets and locks clients may make by using them."""
+    """The bounds on topics, groups, members, offsets and locks that clients make by using them."""
 
     max_auto_created_topics: Annotated[
         int,

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from firearrow.broker.settings.config import CHANGEABLE, BrokerSettings, load_settings, refuse_promises
+from firearrow.broker.settings.config import CHANGEABLE, BrokerSettings, load_changed, refuse_promises
 from firearrow.broker.state.state_file import decode_line
 from firearrow.errors import BadBody, SettingsError
 from firearrow.protocol.codes import ResponseCode
@@ -64,13 +64,20 @@ def _parse(body: bytes) -> Changes:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"string2Properties error: {error}") from error
 
 
+def still_allowed(changes: Changes, settings: BrokerSettings) -> Changes:
+    """Return the stored changes that count: a broker that has joined a failover group since keeps some settings."""
+    if not settings.failover.coordinator_address:
+        return changes
+    return {key: value for key, value in changes.items() if key not in FIXED_IN_A_GROUP}
+
+
 def overlay(settings: BrokerSettings, changes: Changes) -> BrokerSettings:
     """Return the settings with changes applied; raise ``SettingsError`` for a value that is not usable."""
     if not changes:
         return settings
     started_with = {".".join(leaf.path): _value(settings, leaf.path) for leaf in leaves(BrokerSettings)}
     sources = [Source("the settings it was started with", started_with), Source("the change", changes)]
-    return load_settings(sources).value
+    return load_changed(sources).value
 
 
 class KeptChanges:

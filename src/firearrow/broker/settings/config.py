@@ -18,7 +18,7 @@ from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.bound_settings import BoundsConfig
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
-from firearrow.broker.settings.failover_settings import FailoverConfig, check_member
+from firearrow.broker.settings.failover_settings import FailoverConfig, check_member, check_replica
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.settings.replication_settings import ReplicationConfig, check_role
 from firearrow.broker.settings.transaction_settings import TransactionConfig
@@ -287,7 +287,15 @@ class LoadedSettings(Struct, frozen=True):
 
 
 def load_settings(sources: list[Source]) -> LoadedSettings:
-    """Load the settings from their sources; raise ``SettingsError`` for a value that is not usable or refused."""
+    """Load the settings of a broker that starts; raise ``SettingsError`` for a value that is not usable or refused."""
+    loaded = load_changed(sources)
+    if loaded.value.failover.coordinator_address:
+        check_replica(loaded.value.failover, loaded.value.broker.broker_id)
+    return loaded
+
+
+def load_changed(sources: list[Source]) -> LoadedSettings:
+    """Load the settings of a broker that runs, as `load_settings`; an elected master has brokerId 0 while it leads."""
     for source in sources:
         for key, given in source.values.items():
             refuse_promises(key, given, source.name)
@@ -295,7 +303,7 @@ def load_settings(sources: list[Source]) -> LoadedSettings:
     value = loaded.value
     parse_delay_levels(value.broker.message_delay_level)
     if value.failover.coordinator_address:
-        check_member(value.failover, value.replication, value.broker.broker_id)
+        check_member(value.failover, value.replication)
     else:
         check_role(value.replication, value.broker.broker_id)
     check_precision(value.timers.timer_precision_ms)

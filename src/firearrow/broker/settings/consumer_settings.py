@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 
 class ConsumingConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often offsets are written, and which group behaviour is refused."""
+    """The interval at which offsets are written, and the group behaviour that is refused."""
 
     flush_consumer_offset_interval: Annotated[
         int, Meta(ge=100, le=600_000, description="Milliseconds between two writings of the consumer offsets.")

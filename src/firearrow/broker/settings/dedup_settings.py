@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 
 class DedupConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How long a queue remembers the identities of its rows (property FIREARROW_ROW_ID)."""
+    """The bounds within which a queue remembers the identities of its rows (property FIREARROW_ROW_ID)."""
 
     dedup_window_count: Annotated[
         int,

@@ -6,12 +6,13 @@ from msgspec import Meta, Struct
 
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import SettingsError
+from firearrow.model.group_state import LARGEST_REPLICA
 from firearrow.runtime.coordinator.etcd import endpoints_of
 from firearrow.runtime.tls_settings import ClientTls
 
 
 class FailoverConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the group's coordinator is, and how long its members wait for one another."""
+    """The address of the group's coordinator, and the times that members wait for one another."""
 
     coordinator_address: Annotated[
         str,
@@ -42,7 +43,7 @@ class FailoverConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def tls(self) -> ClientTls | None:
-        """How etcd is spoken to; None for plain connections."""
+        """The TLS settings for connections to etcd; None for plain connections."""
         if not any(one.startswith("https://") for one in endpoints_of(self.coordinator_address)):
             return None
         return ClientTls(
@@ -54,13 +55,17 @@ class FailoverConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-def check_member(config: FailoverConfig, replication: ReplicationConfig, broker_id: int) -> None:
-    """Raise ``SettingsError`` unless a broker can be a member of a group with a coordinator."""
-    if broker_id == 0:
+def check_replica(config: FailoverConfig, broker_id: int) -> None:
+    """Raise ``SettingsError`` unless a broker that starts as a member of a group has a brokerId of its own."""
+    if not 0 < broker_id <= LARGEST_REPLICA:
         raise SettingsError(
             f"coordinatorAddress={config.coordinator_address} needs a brokerId of the broker's own: set brokerId to 1 "
-            "or more, another one on every broker of the group"
+            f"or more, at most {LARGEST_REPLICA}, another one on every broker of the group"
         )
+
+
+def check_member(config: FailoverConfig, replication: ReplicationConfig) -> None:
+    """Raise ``SettingsError`` unless a broker can be a member of a group with a coordinator."""
     given = (config.coordinator_trust_path, config.coordinator_certificate_path, config.coordinator_key_path)
     plain = [one for one in endpoints_of(config.coordinator_address) if one.startswith("http://")]
     if any(given) and plain:

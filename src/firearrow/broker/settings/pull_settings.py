@@ -16,7 +16,7 @@ MAX_SUSPEND_MS: Final = 30_000
 
 
 class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How much a pull gets and how long it waits."""
+    """The limits on the answer to a pull, and on its wait."""
 
     max_transfer_count_on_message_in_memory: Annotated[
         int, Meta(ge=1, le=LARGE_PULL_MESSAGES, description="Messages in one answer at most, read from memory.")

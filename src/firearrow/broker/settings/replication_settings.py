@@ -11,7 +11,7 @@ Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
 
 class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which part a broker has in its group, and how the log is copied."""
+    """The role of a broker in its group, and the copying of the log."""
 
     broker_role: Annotated[
         Role,
@@ -96,7 +96,7 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def slaves_waited_for(self) -> int:
-        """How many slaves must have a message before its send is answered."""
+        """The number of slaves that must have a message before its send is answered."""
         return self.in_sync_replicas - 1 if self.broker_role == "SYNC_MASTER" else 0
 
 

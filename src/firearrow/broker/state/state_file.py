@@ -24,7 +24,7 @@ import msgspec
 
 from firearrow.broker.state.journal import Edition, Journal, encode_changes, encode_edition, read_journal
 from firearrow.broker.state.whole_file import PAUSE_S, Choice, Draft, choose, find, find_both
-from firearrow.errors import BadBody, DiskError, FireArrowError, SettingsError, SyncFailed
+from firearrow.errors import BadBody, BrokenInvariant, DiskError, FireArrowError, SettingsError, SyncFailed
 from firearrow.runtime.disk.door import Disk, File, parent_of
 from firearrow.store.paths import OURS
 
@@ -34,7 +34,7 @@ OnSaved = Callable[[FireArrowError | None], None]
 ROWS_AT_ONCE: Final = 250
 """Rows rendered in one turn of the loop."""
 JOURNAL_ROWS_MAX: Final = 20_000
-"""When more rows than this changed together, the file is written whole instead."""
+"""The most rows that are written to the journal together; above it the file is written whole instead."""
 WHOLE_SOONEST_S: Final = 1.0
 WHOLE_LATEST_S: Final = 60.0
 WHOLE_SHARE: Final = 10
@@ -225,8 +225,7 @@ class StateFile:
     def _tell(self, waiting: list[OnSaved], error: FireArrowError | None) -> None:
         if error is not None:
             log.error("%s cannot be written: %s", self.path, error, extra={"path": self.path})
-        for on_saved in waiting:
-            on_saved(error)
+        tell_all(waiting, error)
 
     # ---- the journal
 
@@ -369,6 +368,17 @@ class StateFile:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+
+def tell_all(waiting: list[OnSaved], error: FireArrowError | None) -> None:
+    """Call callbacks of several clients: a bug in one of them must not keep the others from their outcome."""
+    for on_saved in waiting:
+        try:
+            on_saved(error)
+        except BrokenInvariant:
+            raise
+        except Exception:
+            log.exception("a callback failed after a table was saved")
 
 
 def journal_path(path: str) -> str:

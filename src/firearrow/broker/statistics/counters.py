@@ -6,7 +6,7 @@ counters; every ten seconds `sample` records all counters, in steps, because the
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from firearrow.broker.statistics.history import CountHistory
@@ -71,18 +71,20 @@ class _Family:
         known = self._rows.get(key)
         return None if known is None else known[1]
 
-    def forget(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            counts, row = self._rows.pop(key)
-            self._gone.messages += counts.messages
-            self._gone.size += counts.size
-            self._history.remove(row)
+    def forget(self, topics: Collection[str]) -> Iterator[None]:
+        """Remove the counters of deleted topics, in steps over `ROWS_AT_ONCE` counters."""
+        keys = list(self._rows)
+        for first in range(0, len(keys), ROWS_AT_ONCE):
+            for key in keys[first : first + ROWS_AT_ONCE]:
+                if key.partition("@")[0] in topics and key in self._rows:
+                    self._remove(key)
+            yield
 
-    def of_topic(self, topic: str) -> list[str]:
-        if topic in self._rows:
-            return [topic]
-        prefix = f"{topic}@"
-        return [key for key in self._rows if key.startswith(prefix)]
+    def _remove(self, key: str) -> None:
+        counts, row = self._rows.pop(key)
+        self._gone.messages += counts.messages
+        self._gone.size += counts.size
+        self._history.remove(row)
 
     def sums(self) -> Iterator[tuple[int, int]]:
         """Yield partial sums of messages and bytes, over `ROWS_AT_ONCE` counters a step."""
@@ -110,6 +112,8 @@ class BrokerStats:
         self.found = Meter(started_ms)
         self.missed_pulls = Meter(started_ms)
         self._days = (0, 0, 0, 0)
+        self._deleted: set[str] = set()
+        self._forgetting = asyncio.Lock()
 
     # ---- counting
 
@@ -160,10 +164,17 @@ class BrokerStats:
         """Return the counters of a kind, by topic or by ``topic@group``."""
         return self._families[kind].items()
 
-    def forget_topic(self, topic: str) -> None:
-        """Remove the counters of a deleted topic; the broker's sums keep their values."""
-        for family in self._families.values():
-            family.forget(family.of_topic(topic))
+    async def forget_topics(self, topics: Iterable[str]) -> None:
+        """Remove the counters of deleted topics; the broker's sums keep their values.
+
+        That looks at all counters, in steps. Deletions that are asked for meanwhile share the next look.
+        """
+        self._deleted.update(topics)
+        async with self._forgetting:
+            deleted, self._deleted = self._deleted, set()
+            for family in self._families.values() if deleted else ():
+                for _ in family.forget(deleted):
+                    await asyncio.sleep(0)
 
     # ---- sampling
 

@@ -8,14 +8,19 @@ Java: ``ConsumerManager``, ``ConsumerGroupInfo``, ``ProducerManager``.
 What members make the table hold is counted, by connection and in all (`held`): a heartbeat may name many topics.
 
 Invariants: a group without members does not exist; `_consuming` and `_producing` hold a connection exactly while it is
-a member of a group, so removing a connection visits only its own groups.
+a member of a group, so removing a connection visits only its own groups. Members stand in the order of their last
+heartbeats (`_heard`), so expiring visits only those that expire; they are counted by language and version, and kept by
+what they subscribe to, so nothing that an operator or a metric asks visits all members.
 """
 
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from sys import maxsize
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from firearrow.model.versions import version_name
 from firearrow.protocol.bodies.group.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -24,6 +29,8 @@ from firearrow.protocol.bodies.group.heartbeat import (
     SubscriptionData,
     word,
 )
+
+K = TypeVar("K")
 
 MEMBER_BYTES: Final = 500
 """About the memory of a member of a group."""
@@ -48,6 +55,17 @@ class Client(Struct, eq=False):
     """The subscriptions of this member, by topic."""
     weight: int = MEMBER_BYTES
     """About the memory of this member and its subscriptions."""
+    saying: int = 0
+    """A hash of the topics and expressions of its subscriptions: equal for members that subscribe alike."""
+
+    @property
+    def kind(self) -> "ClientKind":
+        """Its language and version."""
+        return self.language, version_name(self.version)
+
+
+ClientKind = tuple[str, str]
+"""The language and the name of the version of a client."""
 
 
 class ConsumerGroup(Struct, eq=False):
@@ -61,6 +79,12 @@ class ConsumerGroup(Struct, eq=False):
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     filters: dict[str, tuple[SubscriptionData, object]] = field(default_factory=dict)
     """The compiled filters of subscriptions that are not by tags, by topic; `broker.pull.filters` keeps them."""
+    sayings: dict[int, dict[object, Client]] = field(default_factory=dict)
+    """The members by what they subscribe to: more than one entry is a disagreement."""
+    connections: dict[str, dict[object, Client]] = field(default_factory=dict)
+    """The members by client id; the last connection of a client is the one that counts."""
+    kinds: Counter[ClientKind] = field(default_factory=Counter)
+    """The number of members by language and version."""
     listing: bytes | None = None
     """The encoded list of member ids, cached until a member comes or leaves: every member asks after every change."""
 
@@ -69,12 +93,33 @@ class ConsumerGroup(Struct, eq=False):
         """Whether every member gets every message, so that queues are not divided."""
         return self.message_model == MessageModel.BROADCASTING
 
+    def join(self, client: Client) -> None:
+        """Add a member, or replace what is known of it."""
+        known = self.members.get(client.connection)
+        if known is not None:
+            self._forget(known)
+        self.members[client.connection] = client
+        self.sayings.setdefault(client.saying, {})[client.connection] = client
+        self.connections.setdefault(client.client_id, {})[client.connection] = client
+        self.kinds[client.kind] += 1
+
+    def leave(self, connection: object) -> Client | None:
+        """Remove a member; return what was known of it."""
+        client = self.members.pop(connection, None)
+        if client is not None:
+            self._forget(client)
+        return client
+
+    def _forget(self, client: Client) -> None:
+        """Remove a member from the indexes."""
+        _forget_member(self.sayings, client.saying, client)
+        _forget_member(self.connections, client.client_id, client)
+        _count_down(self.kinds, client.kind)
+
     def member(self, client_id: str) -> Client | None:
-        """Return the member with a client id."""
-        for client in self.members.values():
-            if client.client_id == client_id:
-                return client
-        return None
+        """Return the member with a client id, by its last connection."""
+        known = self.connections.get(client_id)
+        return None if known is None else next(reversed(known.values()))
 
 
 class Expired(NamedTuple):
@@ -94,7 +139,12 @@ class ClientTable:
         self._producers: dict[str, dict[object, Client]] = {}
         self._consuming: dict[object, dict[str, None]] = {}
         self._producing: dict[object, dict[str, None]] = {}
+        self._heard: OrderedDict[tuple[object, str, bool], Client] = OrderedDict()
         self._held_by: dict[object, int] = {}
+        self.producer_kinds: Final[Counter[ClientKind]] = Counter()
+        """The number of members of producer groups by language and version."""
+        self.disagreeing: Final[dict[str, None]] = {}
+        """The consumer groups whose members do not all subscribe alike."""
         self.held = 0
         """About the memory of all members."""
         self.on_new_expression: Final[list[Callable[[ConsumerGroup, list[str]], None]]] = []
@@ -163,14 +213,18 @@ class ClientTable:
         if known is None or known.client_id != client.client_id:
             group.listing = None
         if known is not None:
-            client.subscriptions, client.weight = known.subscriptions, known.weight
+            client.subscriptions, client.weight, client.saying = known.subscriptions, known.weight, known.saying
         if not without_sub:
             client.weight = weight_of(data.subscription_data_set)
         self._weigh(client.connection, client.weight - (0 if known is None else known.weight))
-        group.members[client.connection] = client
-        self._consuming.setdefault(client.connection, {})[name] = None
         if not without_sub:
             client.subscriptions = {one.topic: one for one in data.subscription_data_set if one.topic}
+            client.saying = saying_of(client.subscriptions)
+        group.join(client)
+        self._note_agreement(group)
+        self._consuming.setdefault(client.connection, {})[name] = None
+        self._note_heard((client.connection, name, False), client)
+        if not without_sub:
             differing = _differing(group, client.subscriptions)
             changed = _subscribe(group, client.subscriptions) or changed
             for notice in self.on_new_expression if differing else ():
@@ -180,19 +234,36 @@ class ClientTable:
     def produce(self, client: Client, name: str) -> None:
         """Note the heartbeat of a producer."""
         members = self._producers.setdefault(name, {})
-        if client.connection not in members:
+        known = members.get(client.connection)
+        if known is None:
             self._weigh(client.connection, MEMBER_BYTES)
+        else:
+            _count_down(self.producer_kinds, known.kind)
         members[client.connection] = client
+        self.producer_kinds[client.kind] += 1
         self._producing.setdefault(client.connection, {})[name] = None
+        self._note_heard((client.connection, name, True), client)
+
+    def _note_heard(self, key: tuple[object, str, bool], client: Client) -> None:
+        self._heard[key] = client
+        self._heard.move_to_end(key)
+
+    def _note_agreement(self, group: ConsumerGroup) -> None:
+        if len(group.sayings) > 1:
+            self.disagreeing[group.name] = None
+        else:
+            self.disagreeing.pop(group.name, None)
 
     # ---- going
 
     def stop_consuming(self, connection: object, name: str) -> str | None:
         """Remove a member from a consumer group."""
         group = self._consumers.get(name)
-        client = None if group is None else group.members.pop(connection, None)
+        client = None if group is None else group.leave(connection)
         if group is None or client is None:
             return None
+        del self._heard[connection, name, False]
+        self._note_agreement(group)
         self._weigh(connection, -client.weight)
         _forget(self._consuming, connection, name)
         group.listing = None
@@ -204,8 +275,11 @@ class ClientTable:
     def stop_producing(self, connection: object, name: str) -> None:
         """Remove a member from a producer group."""
         members = self._producers.get(name)
-        if members is None or members.pop(connection, None) is None:
+        client = None if members is None else members.pop(connection, None)
+        if members is None or client is None:
             return
+        _count_down(self.producer_kinds, client.kind)
+        del self._heard[connection, name, True]
         self._weigh(connection, -MEMBER_BYTES)
         _forget(self._producing, connection, name)
         if not members:
@@ -218,11 +292,13 @@ class ClientTable:
         changed = [self.stop_consuming(connection, name) for name in tuple(self._consuming.get(connection, ()))]
         return tuple(name for name in changed if name is not None)
 
-    def expire(self, before_ms: int) -> Expired:
-        """Remove the clients whose last heartbeat was before ``before_ms``."""
+    def expire(self, before_ms: int, most: int = maxsize) -> Expired:
+        """Remove at most ``most`` clients whose last heartbeat was before ``before_ms``; call again for the rest."""
         silent: dict[object, None] = {}
-        for members in self._all_members():
-            silent |= {client.connection: None for client in members if client.heard_ms < before_ms}
+        for (connection, _, _), client in self._heard.items():
+            if client.heard_ms >= before_ms or len(silent) >= most:
+                break
+            silent[connection] = None
         changed: dict[str, None] = {}
         for connection in silent:
             changed.update(dict.fromkeys(self.disconnected(connection)))
@@ -234,12 +310,6 @@ class ClientTable:
         if held:
             self._held_by[connection] = held
 
-    def _all_members(self) -> Iterator[Iterable[Client]]:
-        for group in self._consumers.values():
-            yield group.members.values()
-        for members in self._producers.values():
-            yield members.values()
-
 
 def weight_of(subscriptions: Iterable[SubscriptionData]) -> int:
     """Return about the memory of a member with these subscriptions."""
@@ -248,6 +318,23 @@ def weight_of(subscriptions: Iterable[SubscriptionData]) -> int:
         tags = len(one.tags_set) * TAG_BYTES + sum(map(len, one.tags_set)) + len(one.code_set) * CODE_BYTES
         weight += TOPIC_BYTES + len(one.topic or "") + len(one.sub_string or "") + len(one.expression_type) + tags
     return weight
+
+
+def saying_of(subscriptions: dict[str, SubscriptionData]) -> int:
+    """Return a hash of topics and expressions, the same whatever their order."""
+    return hash(frozenset((one.topic, one.expression_type, one.sub_string or "*") for one in subscriptions.values()))
+
+
+def _forget_member(index: dict[K, dict[object, Client]], key: K, client: Client) -> None:
+    del index[key][client.connection]
+    if not index[key]:
+        del index[key]
+
+
+def _count_down(counts: Counter[ClientKind], kind: ClientKind) -> None:
+    counts[kind] -= 1
+    if not counts[kind]:
+        del counts[kind]
 
 
 def _to_notify(group: ConsumerGroup) -> str | None:

@@ -6,14 +6,16 @@ members that do not know the topic, or are filtered by another member's tags, an
 of a group this is normal for a short time; a disagreement that lasts two heartbeat periods is reported to operators.
 """
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from firearrow.broker.tables.clients import Client, ClientTable, ConsumerGroup
 
 HEARTBEAT_MS: Final = 30_000
 LASTING_MS: Final = 2 * HEARTBEAT_MS
+MOST_EXAMPLES: Final = 100
+"""Members that are compared, of those that all say something else."""
 
 
 class Disagreement(NamedTuple):
@@ -33,12 +35,36 @@ class Disagreement(NamedTuple):
 
 
 def disagreement(group: ConsumerGroup) -> Disagreement | None:
-    """Return the first difference between the subscriptions of a group's members; None when they agree."""
-    latest = {client.client_id: client for client in group.members.values()}
-    for one, other in pairwise(latest.values()):
+    """Return the first difference between the subscriptions of a group's members; None when they agree.
+
+    One member stands for those that subscribe alike. Of a client with several connections the last one counts.
+    """
+    said = (_example(group, alike) for alike in islice(group.sayings.values(), MOST_EXAMPLES))
+    for one, other in pairwise(client for client in said if client is not None):
         found = between(group.name, one, other)
         if found is not None:
             return found
+    return None
+
+
+def disagreement_with(group: ConsumerGroup, client: Client) -> Disagreement | None:
+    """Return the first difference between a client's subscriptions and those of another member; None: there is none.
+
+    One member stands for those that subscribe alike.
+    """
+    for alike in islice(group.sayings.values(), MOST_EXAMPLES):
+        other = _example(group, alike, client.client_id)
+        found = None if other is None else between(group.name, other, client)
+        if found is not None:
+            return found
+    return None
+
+
+def _example(group: ConsumerGroup, alike: dict[object, Client], without: str | None = None) -> Client | None:
+    """Return a member of those that subscribe alike, by its last connection, and not the client ``without``."""
+    for client in islice(alike.values(), MOST_EXAMPLES):
+        if client.client_id != without and group.member(client.client_id) is client:
+            return client
     return None
 
 
@@ -73,11 +99,21 @@ class Disagreements:
         self.lasting: dict[str, Disagreement] = {}
         """Disagreements that have lasted too long, by group."""
 
-    def look(self, clients: ClientTable, now_ms: int) -> list[Disagreement]:
-        """Check every group; return the disagreements that have lasted too long and were not returned before."""
-        found = {group.name: one for group in clients.groups() if (one := disagreement(group)) is not None}
-        self._since = {name: self._since.get(name, now_ms) for name in found}
-        lasting = {name: one for name, one in found.items() if now_ms - self._since[name] >= LASTING_MS}
-        fresh = [one for name, one in lasting.items() if name not in self.lasting]
-        self.lasting = lasting
-        return fresh
+    def look(self, clients: ClientTable, now_ms: int) -> Iterator[Disagreement | None]:
+        """Check the groups whose members do not all subscribe alike, one at every step: the caller may pause there.
+
+        Yield the disagreements that have lasted too long and were not yielded before, and None for all others.
+        """
+        since: dict[str, int] = {}
+        lasting: dict[str, Disagreement] = {}
+        for name in list(clients.disagreeing):
+            group = clients.group(name)
+            found = None if group is None else disagreement(group)
+            if found is not None:
+                since[name] = self._since.get(name, now_ms)
+            if found is None or now_ms - since[name] < LASTING_MS:
+                yield None
+                continue
+            lasting[name] = found
+            yield None if name in self.lasting else found
+        self._since, self.lasting = since, lasting

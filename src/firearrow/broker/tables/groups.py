@@ -3,10 +3,13 @@
 Pure; time is an argument. Every change raises the table's data version, so that slaves and tools notice the change.
 Java: ``SubscriptionGroupManager``.
 
+A group may be forbidden to read a topic before the group exists. Pages are numbered by groups, so the first page tells
+of all groups that do not exist, and `forbidden_fault` bounds their bytes.
+
 Invariant: every group of `PREDEFINED_GROUPS` exists unless an operator deleted it since the start.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -15,6 +18,7 @@ from msgspec import structs
 from firearrow import fastjson
 from firearrow.broker.state.state_file import decode_line, in_pieces
 from firearrow.broker.tables.legal_names import with_legal_names
+from firearrow.broker.tables.pages import names_of_page
 from firearrow.model.names import PREDEFINED_GROUPS, group_fault, is_system_group
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -25,6 +29,8 @@ T = TypeVar("T")
 PATH: Final = "config/subscriptionGroup.json"
 READ_FORBIDDEN: Final = 1 << 2
 """The bit in the forbidden table that stops a group from reading a topic (``PermName.PERM_READ``)."""
+FORBIDDEN_BYTES_MAX: Final = 1 << 20
+"""The most bytes of the forbidden topics of a group, and of all groups that do not exist together."""
 
 
 class SubscriptionGroups:
@@ -34,6 +40,8 @@ class SubscriptionGroups:
         self.version = DataVersion()
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
+        self._early: dict[str, int] = {}
+        """Groups with forbidden topics that do not exist, with the bytes of these topics."""
         self.changes: dict[str, None] = {}
         """Groups that changed since the file was written; the empty name stands for the data version."""
 
@@ -63,11 +71,19 @@ class SubscriptionGroups:
 
     def put(self, group: SubscriptionGroupConfig, now_ms: int) -> None:
         """Create or change a group. Its attributes are changes to the current ones: ``+key`` and ``-key``."""
-        name = group.group_name or ""
-        known = self._groups.get(name)
-        attributes = _altered(known.attributes if known else {}, group.attributes)
-        self._groups[name] = structs.replace(group, attributes=attributes)
-        self._changed(name, now_ms)
+        for name, changed in self.altered([group]).items():
+            self._groups[name] = changed
+            self._changed(name, now_ms)
+
+    def altered(self, changes: Iterable[SubscriptionGroupConfig]) -> dict[str, SubscriptionGroupConfig]:
+        """Return by name what groups will be after these changes."""
+        groups: dict[str, SubscriptionGroupConfig] = {}
+        for group in changes:
+            name = group.group_name or ""
+            known = groups.get(name) or self._groups.get(name)
+            attributes = _altered(known.attributes if known else {}, group.attributes)
+            groups[name] = structs.replace(group, attributes=attributes)
+        return groups
 
     def delete(self, name: str, now_ms: int) -> bool:
         """Delete a group; return whether it existed."""
@@ -81,6 +97,19 @@ class SubscriptionGroups:
         """Whether the group may read the topic."""
         return not self._forbidden.get(name, {}).get(topic, 0) & READ_FORBIDDEN
 
+    def forbidden_fault(self, name: str, topic: str) -> str | None:
+        """Return why a group cannot be forbidden to read one more topic; None when it can."""
+        topics = {**self._forbidden.get(name, {}), topic: READ_FORBIDDEN}
+        size = _forbidden_size(name, topics)
+        if size > FORBIDDEN_BYTES_MAX:
+            cure = "allow it some of them, or disable the group"
+            return f"the topics that {name} may not read take {size} bytes, more than {FORBIDDEN_BYTES_MAX}; {cure}"
+        size += sum(self._early.values()) - self._early.get(name, 0)
+        if name not in self._groups and size > FORBIDDEN_BYTES_MAX:
+            what = "the forbidden topics of groups that do not exist"
+            return f"{what} take {size} bytes, more than {FORBIDDEN_BYTES_MAX}; create group {name} first"
+        return None
+
     def allow_reading(self, name: str, topic: str, *, allowed: bool, now_ms: int) -> None:
         """Forbid a group to read a topic, or allow reading again."""
         topics = self._forbidden.setdefault(name, {})
@@ -92,9 +121,9 @@ class SubscriptionGroups:
             del self._forbidden[name]
         self._changed(name, now_ms)
 
-    def adopt(self, table: SubscriptionGroupTable) -> bool:
+    def adopt(self, table: SubscriptionGroupTable, *, is_first: bool = False) -> bool:
         """Take over the groups of a master; return whether anything changed."""
-        if table.data_version == self.version:
+        if not is_first and table.data_version == self.version:
             return False
         before, before_forbidden = self._groups, self._forbidden
         self._take(table)
@@ -108,21 +137,44 @@ class SubscriptionGroups:
         self.version = table.data_version
         self._forbidden = {name: dict(topics) for name, topics in table.forbidden_table.items()}
         self._groups = _named(table)
+        self._weigh_all()
 
     def _changed(self, name: str, now_ms: int) -> None:
+        self._weigh(name)
         self.changes[name] = self.changes[_VERSION] = None
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+
+    def _weigh(self, name: str) -> None:
+        topics = self._forbidden.get(name)
+        if topics is None or name in self._groups:
+            self._early.pop(name, None)
+        else:
+            self._early[name] = _forbidden_size(name, topics)
+
+    def _weigh_all(self) -> None:
+        self._early = {}
+        for name in self._forbidden:
+            self._weigh(name)
 
     # ---- as others see it
 
     def page(self, start: int, count: int) -> SubscriptionGroupTable:
-        """Return ``count`` groups from number ``start`` on, in the order of their names."""
-        names = list(self)[start : start + count]
+        """Return up to ``count`` groups from number ``start`` on, in the order of their names, as a page has them.
+
+        The first page tells the forbidden topics of groups that do not exist as well.
+        """
+        from_start = list(self)[start:] if count else []
+        names = names_of_page(iter(from_start), count, len(from_start), self._size_of)
+        told = [*self._early, *names] if count and start == 0 else names
         return SubscriptionGroupTable(
             data_version=self.version,
-            forbidden_table={name: self._forbidden[name] for name in names if name in self._forbidden},
+            forbidden_table={name: self._forbidden[name] for name in told if name in self._forbidden},
             subscription_group_table={name: self._groups[name] for name in names},
         )
+
+    def _size_of(self, name: str) -> int:
+        topics = self._forbidden.get(name)
+        return len(encode_body(self._groups[name])) + (0 if topics is None else _forbidden_size(name, topics))
 
     # ---- the file
 
@@ -138,6 +190,7 @@ class SubscriptionGroups:
         self.version = stored.data_version
         self._forbidden = {name: dict(topics) for name, topics in stored.forbidden_table.items()}
         self._groups.update(_named(stored))
+        self._weigh_all()
 
     def line(self, key: str) -> bytes:
         """Return the journal line of a group, or of the data version."""
@@ -152,6 +205,7 @@ class SubscriptionGroups:
             return
         _put_or_pop(self._groups, row.name, row.group)
         _put_or_pop(self._forbidden, row.name, row.forbidden)
+        self._weigh(row.name)
 
 
 class _Line(msgspec.Struct, array_like=True):
@@ -178,6 +232,10 @@ def _named(table: SubscriptionGroupTable) -> dict[str, SubscriptionGroupConfig]:
 def _rows(groups: list[tuple[str, SubscriptionGroupConfig]]) -> Iterator[bytes]:
     for name, group in groups:
         yield b"%b:%b" % (msgspec.json.encode(name), encode_body(group))
+
+
+def _forbidden_size(name: str, topics: dict[str, int]) -> int:
+    return len(msgspec.json.encode({name: topics}))
 
 
 def _put_or_pop(table: dict[str, T], name: str, value: T | None) -> None:

@@ -22,7 +22,7 @@ HOSTS_MAX: Final = 10_000
 
 
 class _Minute(Struct):
-    """What may still be made; grows again within a minute."""
+    """The number of names that may still be made; grows again within a minute."""
 
     left: float
     at_ms: int
@@ -41,9 +41,9 @@ class NewNames:
         self._all = _Minute(config().max_new_names, now_ms())
         self._of_peer: dict[Peer, _Minute] = {}
         self._of_gone: dict[str, _Minute] = {}
-        """What connections that ended have left, by host."""
+        """The numbers that connections that ended have left, by host."""
         self.refused = 0
-        """How many were not made for one of the bounds."""
+        """The number of names that were not made because of one of the bounds."""
 
     def topic_fault(self, count: int, peer: Peer) -> str | None:
         """Say why no topic is made beside ``count`` others, or count one and return None."""

@@ -1,8 +1,9 @@
 """The file format of group offsets: Apache's ``consumerOffset.json``, and the lines of its journal. Pure.
 
-The file: ``{"dataVersion": {...}, "offsetTable": {"topic@group": {queue: offset}}}``. A line: topic, group, queue and
-offset; or topic, group and a map of all queues; or topic and group alone, when the offsets are deleted. A written
-offset is never above the end of its queue.
+The file: ``{"dataVersion": {...}, "offsetTable": {"topic@group": {queue: offset}}}``, and moved offsets in the same
+form under ``firearrowMoved``, which Apache's broker ignores. A line: topic, group, queue and offset; or topic, group
+and maps of all queues, committed and moved; or topic and group alone, when the offsets are deleted. A written offset is
+never above the end of its queue.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ class _Line(msgspec.Struct, array_like=True):
     queue_id: int = ALL_QUEUES
     offset: int = 0
     queues: dict[int, int] | None = None
+    moved: dict[int, int] | None = None
 
 
 class OffsetRows:
@@ -60,8 +62,13 @@ class OffsetRows:
                 if count >= ROWS_AT_ONCE:
                     yield b"".join(gathered)
                     gathered, count = [], 0
-        gathered.append(b"}}")
+        moved = {f"{topic}{SEPARATOR}{group}": self._moved_of(topic, group) for topic, group in offsets.moved_pairs()}
+        gathered.append(b'},"firearrowMoved":%b}' % msgspec.json.encode(moved) if moved else b"}}")
         yield b"".join(gathered)
+
+    def _moved_of(self, topic: str, group: str) -> dict[int, int]:
+        moved = self._offsets.moved_of(topic, group)
+        return {one: self._shown(topic, one, offset) for one, offset in moved.items()}
 
     def _row(self, topic: str, group: str, comma: bytes) -> Iterator[tuple[bytes, int]]:
         """Yield the offsets of a group in a topic as parts of the file, with the number of offsets in every part."""
@@ -82,10 +89,12 @@ class OffsetRows:
         """Load the table from the bytes of its file."""
         stored = fastjson.decode(data, ConsumerOffsetTable)
         self._offsets.version = stored.data_version or DataVersion()
+        moved = stored.moved or {}
         for key, queues in stored.offset_table.items():
             topic, found, group = key.rpartition(SEPARATOR)
             if found:
                 self._offsets.put_row(topic, group, queues)
+                self._offsets.put_moved(topic, group, moved.get(key))
 
     # ---- the journal
 
@@ -95,15 +104,16 @@ class OffsetRows:
         queues = self._offsets.queues_of(topic, group)
         if queues is None:
             return msgspec.json.encode(_Line(topic, group))
-        if queue_id == ALL_QUEUES:
+        if queue_id not in queues:  # all queues, or one whose offset was deleted after its change was noted
             shown = {one: self._shown(topic, one, offset) for one, offset in queues.items()}
-            return msgspec.json.encode(_Line(topic, group, queues=shown))
-        return msgspec.json.encode(_Line(topic, group, queue_id, self._shown(topic, queue_id, queues.get(queue_id, 0))))
+            return msgspec.json.encode(_Line(topic, group, queues=shown, moved=self._moved_of(topic, group) or None))
+        return msgspec.json.encode(_Line(topic, group, queue_id, self._shown(topic, queue_id, queues[queue_id])))
 
     def apply(self, line: bytes) -> None:
         """Apply a journal line to the table."""
         row = decode_line(line, _Line)
         if row.queue_id == ALL_QUEUES:
             self._offsets.put_row(row.topic, row.group, row.queues)
+            self._offsets.put_moved(row.topic, row.group, row.moved)
         else:
             self._offsets.put_queue(row.topic, row.group, row.queue_id, row.offset)

@@ -7,8 +7,9 @@ import random
 
 from msgspec import Struct
 
+from firearrow.broker.gate.gate import Gate
 from firearrow.broker.identity import Identity
-from firearrow.broker.jobs import Jobs
+from firearrow.broker.lanes import Lanes
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.state.state_file import StateFile
 from firearrow.broker.statistics.counters import BrokerStats
@@ -18,6 +19,7 @@ from firearrow.broker.tables.locks import QueueLocks
 from firearrow.broker.tables.new_names import NewNames
 from firearrow.broker.tables.offset_rows import PATH, OffsetRows
 from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.table_changes import TableChanges
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
@@ -31,14 +33,16 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
     identity: Identity
     settings: LiveSettings
     store: Store
+    gate: Gate
     topics: Topics
     groups: Groups
     new_names: NewNames
     clients: ClientTable
     offsets: OffsetTable
     offset_file: StateFile
+    changes: TableChanges
     locks: QueueLocks
-    jobs: Jobs
+    lanes: Lanes
     stats: BrokerStats
     disk: Disk
     clock: Clock
@@ -57,7 +61,8 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
         chance: random.Random,
     ) -> "Tables":
         """Return the tables of a broker. Only the topics are loaded; `Consuming` loads the other files."""
-        offsets = OffsetTable(lambda: settings.value.bounds.max_consumer_offsets)
+        offsets = OffsetTable(lambda: settings.value.bounds.max_consumer_offsets, f"{chance.getrandbits(64):016x}")
+        changes = TableChanges()
         new_names = NewNames(lambda: settings.value.bounds, elapsed_ms)
 
         async def everything_durable() -> None:
@@ -68,8 +73,15 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
             identity=identity,
             settings=settings,
             store=store,
+            gate=Gate(store.log, settings, changes),
             topics=topics,
-            groups=Groups(disk, clock, lambda: settings.broker.auto_create_subscription_group, new_names),
+            groups=Groups(
+                disk,
+                clock,
+                lambda: settings.broker.auto_create_subscription_group,
+                new_names,
+                is_copy=settings.value.replication.is_slave,
+            ),
             new_names=new_names,
             clients=ClientTable(),
             offsets=offsets,
@@ -80,8 +92,9 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
                 interval_ms=settings.value.consuming.flush_consumer_offset_interval,
                 settled=everything_durable,
             ),
+            changes=changes,
             locks=QueueLocks(most=lambda: settings.value.bounds.max_queue_locks),
-            jobs=Jobs(),
+            lanes=Lanes(),
             stats=BrokerStats(identity.cluster, elapsed_ms()),
             disk=disk,
             clock=clock,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firearrow.broker.state.state_file import OnSaved, StateFile
+from firearrow.broker.state.state_file import OnSaved, StateFile, tell_all
 from firearrow.broker.tables.legal_names import with_legal_names
-from firearrow.broker.tables.topics import PATH, Changed, TopicTable
+from firearrow.broker.tables.topics import PATH, UNKNOWN_LIFE, Changed, TopicTable
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import topic_sys_flag
 from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, is_legal, is_system_topic
@@ -62,7 +62,7 @@ class Topics:
             found = self.get(topic)
             if found is not None and found.read_queue_nums < count:
                 self._grow(replace(found, read_queue_nums=count))
-            if self.ensure(topic, count):
+            if self.ensure(topic, count, life=UNKNOWN_LIFE):
                 log.warning("topic %s is made again for its messages in the log", topic, extra={"topic": topic})
 
     def _grow(self, topic: TopicConfig) -> None:
@@ -94,10 +94,11 @@ class Topics:
 
     def put(self, topics: Iterable[TopicConfig], on_saved: OnSaved) -> None:
         """Create or change topics; ``on_saved`` is called when all are durable, the unchanged ones included."""
-        given = tuple(topics)
+        now_ms = self._clock.now_ms()
+        given = tuple(self.table.living(replace(topic, life=None), now_ms) for topic in topics)
         changed = tuple(topic for topic in given if self.get(_name(topic)) != topic)
         if changed:
-            self.table.put_all(changed, self._clock.now_ms())
+            self.table.put_all(changed, now_ms)
         waited_for = dict.fromkeys(map(_name, changed))
         waited_for.update(dict.fromkeys(name for name in map(_name, given) if name in self.young))
         self._save(list(waited_for), on_saved)
@@ -118,9 +119,9 @@ class Topics:
             self.ensure(name, 1, sys_flag=flag)
         return self.get(name)
 
-    def ensure(self, name: str, queues: int, *, sys_flag: int = 0) -> bool:
-        """Create a topic unless it exists; return whether it was created."""
-        changed = self.table.ensure(name, queues, self._clock.now_ms(), sys_flag=sys_flag)
+    def ensure(self, name: str, queues: int, *, sys_flag: int = 0, life: int | None = None) -> bool:
+        """Create a topic unless it exists; return whether it was created. Without a life it gets a new one."""
+        changed = self.table.ensure(name, queues, self._clock.now_ms(), sys_flag=sys_flag, life=life)
         self._note(changed)
         return bool(changed.topics)
 
@@ -142,13 +143,17 @@ class Topics:
         young.deletions -= 1
         self._release(name, young)
 
-    def adopt(self, table: TopicConfigAndMappingTable) -> None:
-        """Take over the topics of the master whose copy this broker is."""
-        if table.data_version == self.table.version:
-            return
+    def adopt(self, table: TopicConfigAndMappingTable, *, is_first: bool = False) -> list[str]:
+        """Take over the topics of the master whose copy this broker is; return those that the master has no more.
+
+        At the first look every topic is compared: what this broker had as a master may have the same version.
+        """
+        if not is_first and table.data_version == self.table.version:
+            return []
         theirs = with_legal_names(table.topic_config_table, "topics of the master")
         theirs = {name: named(topic, name) for name, topic in theirs.items()}
-        for name in [name for name in self.table if name not in theirs]:
+        gone = [name for name in self.table if name not in theirs]
+        for name in gone:
             self.table.delete(name, self._clock.now_ms())
             for tell in self.on_deleted:
                 tell(name)
@@ -157,6 +162,7 @@ class Topics:
         self.table.adopt_version(table.data_version)
         self._save([_name(topic) for topic in changed])
         self._tell(changed)
+        return gone
 
     def renew_version(self) -> None:
         """Raise the data version, because the broker's permission has changed, so that name servers update."""
@@ -236,5 +242,4 @@ class _Young(Struct):
     def tell(self, error: FireArrowError | None) -> None:
         """Call the waiting callbacks."""
         waiting, self.waiting = self.waiting, []
-        for call in waiting:
-            call(error)
+        tell_all(waiting, error)

@@ -3,6 +3,9 @@
 Pure; time is an argument. Methods return the topics to register at name servers (`Changed`), and every change raises
 the table's data version. Java: ``TopicConfigManager``.
 
+A topic that is created gets a life: the time of its creation. Changes keep it, slaves take it over with the topic, and
+readers compare it with that of their checkpoint to tell a topic from a new one of the same name.
+
 Invariants: every topic has a legal name, and no more read and write queues than a record can number; the system topics
 exist from the first start, and topics in the file replace them, as in Apache.
 """
@@ -28,6 +31,8 @@ SCHEDULE_QUEUES: Final = 18
 BENCHMARK_QUEUES: Final = 1024
 DLQ_QUEUES: Final = 1
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
+UNKNOWN_LIFE: Final = 0
+"""The life of a topic that was made for messages in the log: the topic had another one, which is lost."""
 
 
 class Changed(NamedTuple):
@@ -70,11 +75,18 @@ class TopicTable:
 
     def put_all(self, topics: Iterable[TopicConfig], now_ms: int) -> Changed:
         """Create or change several topics with one new data version."""
-        given = tuple(topics)
+        given = tuple(self.living(topic, now_ms) for topic in topics)
         for topic in given:
             self._set(topic.topic_name or "", topic)
         self._next_version(now_ms)
         return Changed(given)
+
+    def living(self, topic: TopicConfig, now_ms: int) -> TopicConfig:
+        """Return a topic with its life: its own, that of the topic of this name, or a new one if there is none."""
+        if topic.life is not None:
+            return topic
+        held = self.topics.get(topic.topic_name or "")
+        return structs.replace(topic, life=now_ms if held is None else held.life)
 
     def _set(self, name: str, topic: TopicConfig) -> None:
         self.topics[name] = topic
@@ -101,11 +113,12 @@ class TopicTable:
         )
         return self.put(topic, now_ms)
 
-    def ensure(self, name: str, queues: int, now_ms: int, *, sys_flag: int = 0) -> Changed:
+    def ensure(self, name: str, queues: int, now_ms: int, *, sys_flag: int = 0, life: int | None = None) -> Changed:
         """Create a topic with read and write permission, unless it exists."""
         if name in self.topics:
             return UNCHANGED
         topic = TopicConfig(
+            life=life,
             topic_name=name,
             read_queue_nums=queues,
             write_queue_nums=queues,

@@ -1,4 +1,4 @@
-"""Where a message with a delay goes: to the queue of the timers, or, if it is due already, to its own. Pure.
+"""The queue of a message with a delay: that of the timers, or, if it is due already, its own. Pure.
 
 A message asks for a time by TIMER_DELAY_SEC, else TIMER_DELAY_MS (both from now), else TIMER_DELIVER_MS (since 1970).
 TIMER_OUT_MS is the start of its slot; a slot is delivered at its end, so a message is never early and late by one slot

@@ -1,4 +1,4 @@
-"""How many timed messages of each topic are pending: ``config/timermetrics``. Java: ``store.timer.TimerMetrics``."""
+"""The number of pending timed messages of each topic: ``config/timermetrics``. Java: ``store.timer.TimerMetrics``."""
 
 from typing import Final
 

@@ -16,13 +16,14 @@ from firearrow.model.names import TIMER_TOPIC
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.pacing import Pace
 from firearrow.store.timer.files import TimerFiles
+from firearrow.store.timer.layout import Unit
 from firearrow.store.timer.recovery import NEVER_MS
 from firearrow.telemetry.damped import Damped
 
 LONGEST_SLEEP_MS: Final = 1_000
 """The longest sleep before the wall clock is read again: it may be set forward meanwhile."""
 PATIENCE_MS: Final = 30_000
-"""How long a slot waits for a queue that is not read on."""
+"""The time that a slot waits for a queue that is not read on."""
 LOOK_AGAIN_S: Final = 0.002
 STEPS_AT_ONCE: Final = 4096
 """Empty slots passed one by one; a longer way is looked up in the wheel as a whole."""
@@ -61,6 +62,10 @@ class Dequeue:
     def is_held(self) -> bool:
         """Whether a slot is being delivered and nothing of it can be stored for now."""
         return self._slots.is_held
+
+    def is_stored(self, unit: Unit) -> bool:
+        """Whether a unit of the slot that is being delivered is stored for its topic already."""
+        return self._slots.is_stored(unit)
 
     async def run(self) -> None:
         """Deliver until cancelled."""

@@ -12,7 +12,7 @@ from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.records import TimedRecord, due_slot_ms, exact_ms, timed_record
-from firearrow.errors import DiskError, OffsetNotStored
+from firearrow.errors import DiskError, DiskFull, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.java_hash import tag_code
 from firearrow.model.names import TIMER_TOPIC
@@ -68,9 +68,13 @@ class Enqueue:
             try:
                 if self._settings.value.timers.timer_stop_enqueue:
                     await asyncio.sleep(RETRY_S)
-                elif not await self._take_portion():
+                    continue
+                has_more = await self._take_portion()
+                self._files.is_short = False
+                if not has_more:
                     await self._arrival.wait()
             except (DiskError, OffsetNotStored) as error:
+                self._files.is_short = isinstance(error, DiskFull)
                 now, event = asyncio.get_running_loop().time(), "timed messages are not put into the wheel"
                 self._failures.warn(log, now, event, {"reason": str(error)})
                 await asyncio.sleep(RETRY_S)

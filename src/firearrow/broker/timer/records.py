@@ -82,7 +82,7 @@ class ReadSpan(NamedTuple):
     last: int
     data: bytes
     starts: list[int]
-    """Where each record begins in the data."""
+    """The begin of each record in the data."""
     physicals: Sequence[int]
     sizes: Sequence[int]
 
@@ -186,12 +186,12 @@ def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:
 
 
 def _destination(raw: bytes) -> tuple[str | None, int | None]:
-    """Return the topic and queue that properties name; None for one that they do not name."""
+    """Return the topic and queue that properties name; None for a topic or queue that they do not name."""
     return value_of(raw, keys.REAL_TOPIC), whole_number(value_of(raw, keys.REAL_QID), INT_MAX)
 
 
 remembered_destination = lru_cache(1024)(_destination)
-"""The same, for properties that `is_destination` holds for."""
+"""`_destination` with a cache, for properties that `is_destination` holds for."""
 
 
 def is_destination(end: bytes) -> bool:

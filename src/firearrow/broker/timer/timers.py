@@ -25,10 +25,10 @@ from firearrow.store.timer.layout import TimerCheck
 from firearrow.telemetry.damped import Damped
 
 KEPT_AFTER_MS: Final = 10 * 60_000
-"""How often the checkpoint is written when nothing but the time has changed."""
+"""The interval at which the checkpoint is written when only the time has changed."""
 COUNTS_MS: Final = 10_000
 CLOSE_S: Final = 10.0
-"""How long a stop waits for the last flush."""
+"""The time that a stop waits for the last flush."""
 SMALLEST_WINDOW_SLOTS: Final = 60
 _BEYOND: Final = PhysicalOffset(2**63 - 1)
 
@@ -64,7 +64,7 @@ class Timers:
         self._dequeue = Dequeue(tables, files, self.counts)
         self._enqueue = Enqueue(tables, files, self.counts, self._dequeue)
         renewal = Renewal(tables, files, self._dequeue, self.counts, self._entry_at)
-        self._store.retention.before_delete.append(renewal.below)
+        self._store.retention.keepers.all.append(renewal)
 
     async def _open(self) -> TimerFiles:
         config, now_ms = self._tables.settings.value.timers, self._clock.now_ms()
@@ -155,7 +155,7 @@ class Timers:
 
     @property
     def check(self) -> TimerCheck:
-        """How far the timers are."""
+        """The progress of the timers."""
         files = self.files
         if files is None:
             return TimerCheck()

@@ -6,9 +6,10 @@ the queue moves on, and the counter survives a restart. After ``transactionCheck
 than the log is kept, the message is moved to TRANS_CHECK_MAX_TIME_TOPIC.
 Java: ``TransactionalMessageServiceImpl.check``.
 
-A question is counted when it was sent. A round asks as fast as producers read, and leaves a group that does not read
-to the next round. A half message that cannot be written again, because it would be over a limit, is asked about where
-it is, and its questions are not counted.
+A question is counted when it was sent. A round asks as fast as producers read: half messages of a group that does not
+read are set aside, and all groups that were set aside are waited for together, for one bounded time. So a group that
+does not read delays no other group, and is left to the next round. A half message that cannot be written again, because
+it would be over a limit, is asked about where it is, and its questions are not counted.
 
 A pending half message is not lost to retention: before a log file is deleted, the pending half messages in it are
 written again (`renew_below`), with the counter as it is. That is at most as much as the file held, and ends with the
@@ -17,7 +18,7 @@ age at which they are given up.
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -28,6 +29,7 @@ from firearrow.broker.transaction.half import as_stored, given_up, question, ren
 from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
+from firearrow.broker.transaction.side_by_side import side_by_side
 from firearrow.broker.transaction.slice import Slice
 from firearrow.errors import FireArrowError, IllegalMessage
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC
@@ -42,7 +44,7 @@ AT_ONCE: Final = 64
 BYTES_AT_ONCE: Final = 1 << 20
 """Half messages of one turn: no further one after so many bytes."""
 READ_WAIT_S: Final = 1.0
-"""How long a round waits for a group whose producers do not read; those left are asked about in the next round."""
+"""The time that a round waits while no producer of any group reads; the rest is asked in the next round."""
 LOOK_S: Final = 0.02
 LOOKED_AT_ONCE: Final = 1_000
 """Most entries of the ledger looked at in one turn."""
@@ -85,7 +87,7 @@ class Checks:
         self._settings = settings
         self._clock = clock
         self._unasked: set[int] = set()  # half messages whose counter was raised for a question that was not sent
-        self._silent: set[str] = set()  # groups whose producers did not read in this round
+        self._aside: dict[str, deque[Half]] = {}  # of groups whose producers do not read at the moment
 
     async def round(self) -> None:
         """Look at every pending half message once."""
@@ -94,19 +96,19 @@ class Checks:
         ledger = self._journal.ledger
         far_behind = ledger.half_next - max(FAR_BEHIND, 2 * len(ledger.pending))
         self._unasked = {offset for offset in self._unasked if offset >= ledger.half_next or offset in ledger.pending}
-        self._silent.clear()
+        self._aside.clear()
 
         def judged(half: Half) -> Check:
-            return judge(
-                half,
-                now_ms,
-                config,
-                reserved_ms,
-                is_reachable=half.group not in self._silent and self._producers.is_reachable(half.group),
-                is_far_behind=half.queue_offset < far_behind,
-            )
+            is_far_behind = half.queue_offset < far_behind
+            is_reachable = self._producers.is_reachable(half.group)
+            check = judge(half, now_ms, config, reserved_ms, is_reachable=is_reachable, is_far_behind=is_far_behind)
+            if check is Check.ASK and not self._has_room(half.group):
+                self._aside.setdefault(half.group, deque()).append(half)
+                return Check.RENEW if is_far_behind else Check.WAIT
+            return check
 
         await self._look(judged)
+        await self._ask_aside(config.transaction_check_interval / 2000)
 
     async def renew_below(self, physical: int) -> None:
         """Write pending half messages below a physical offset again, and wait until they are durable."""
@@ -146,8 +148,7 @@ class Checks:
             await self._act(due, for_retention=for_retention)
 
     async def _act(self, due: list[tuple[Half, Check]], *, for_retention: bool) -> None:
-        due = [(half, check) for half, check in due if check is not Check.ASK or await self._reads(half.group)]
-        records = [await self._record(half) for half, _ in due]
+        records = await side_by_side(self._record, [half for half, _ in due])
         if any(check is Check.GIVE_UP for _, check in due):
             self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
             await self._topics.kept(CHECK_MAX_TIME_TOPIC)
@@ -170,27 +171,49 @@ class Checks:
             # Other records will get the places of those that the log has undone.
             self._unasked -= {place.queue_offset for _, _, place in asked if place.end > self._journal.tail}
             raise
-        await self._ask(asked)
+        self._ask(asked)
         if failure is not None:
             raise failure
 
-    async def _ask(self, asked: list[_Asked]) -> None:
+    def _ask(self, asked: list[_Asked]) -> None:
         """Send questions. Not before their records are kept: an answer must not meet another record at that place."""
         for half, draft, place in asked:
             turn = half.born_ms + half.checks
-            if await self._reads(half.group) and self._producers.ask(half.group, turn, *question(draft, place)):
+            if self._producers.ask(half.group, turn, *question(draft, place)):
                 self._unasked.discard(place.queue_offset)
 
-    async def _reads(self, group: str) -> bool:
-        """Whether a producer of a group can be sent a question now, or in a moment."""
-        waited_s = 0.0
-        while group not in self._silent and not self._producers.has_room(group):
-            if waited_s >= READ_WAIT_S or not self._producers.is_reachable(group):
-                self._silent.add(group)
+    def _has_room(self, group: str) -> bool:
+        """Whether a producer of a group can be sent a question now; a group that was set aside waits for its turn."""
+        return group not in self._aside and self._producers.has_room(group)
+
+    async def _ask_aside(self, most_s: float) -> None:
+        """Ask the groups that were set aside, side by side: while one of them reads, and for ``most_s`` at most."""
+        loop = asyncio.get_running_loop()
+        begun_s = read_s = loop.time()
+        while self._aside and loop.time() - read_s < READ_WAIT_S and loop.time() - begun_s < most_s:
+            due = await self._readable()
+            if due:
+                await self._act(due, for_retention=False)
+                read_s = loop.time()
             else:
                 await asyncio.sleep(LOOK_S)
-                waited_s += LOOK_S
-        return group not in self._silent
+
+    async def _readable(self) -> list[tuple[Half, Check]]:
+        """Take half messages of the groups that read, as many as a turn may write; the groups take turns."""
+        pace, due, size = Pace(LOOKED_AT_ONCE), list[tuple[Half, Check]](), 0
+        for group in list(self._aside):
+            await pace.did()
+            if not self._producers.has_room(group):
+                continue
+            halves = self._aside.pop(group)
+            half = halves.popleft()
+            due.append((half, Check.ASK))
+            size += half.size
+            if halves:
+                self._aside[group] = halves  # behind the other groups
+            if len(due) >= AT_ONCE or size >= BYTES_AT_ONCE:
+                break
+        return due
 
     async def _record(self, half: Half) -> Record | Outcome | None:
         """Return the record of a half message, or COMMITTED when its final message is there."""

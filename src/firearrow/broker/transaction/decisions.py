@@ -1,4 +1,4 @@
-"""What becomes of a request to end a transaction, and of a pending half message at a check. Pure.
+"""The decisions on a request to end a transaction, and on a pending half message at a check. Pure.
 
 The checks of `refusal_of` and their words are those of Java's ``EndTransactionProcessor``; their order is kept, because
 the first that fails decides the answer. One is added: a request that names another transaction than the record does is
@@ -21,7 +21,7 @@ NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
 class Check(Enum):
-    """What a check does with a pending half message."""
+    """The action of a check on a pending half message."""
 
     WAIT = "wait"
     ASK = "ask"

@@ -17,20 +17,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow.broker.send.replies import Confirmation
+from firearrow.broker.gate.gate import Gate
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.transaction.decisions import check_end, not_found, repeated
 from firearrow.broker.transaction.half import final_message
 from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
+from firearrow.broker.transaction.side_by_side import side_by_side
 from firearrow.broker.transaction.slice import Slice
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage, OffsetNotStored
 from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
-from firearrow.remoting.handlers import SUCCESS, Answer, Later
+from firearrow.remoting.handlers import Answer, Later
 from firearrow.runtime.clock import Clock
 
 AT_ONCE: Final = 64
@@ -67,7 +68,7 @@ class _End(Struct, frozen=True, gc=False):
 
 
 class _Confirmed:
-    """The answer to a request whose records slaves are waited for."""
+    """The answer to a request whose records replicas are waited for."""
 
     __slots__ = ("_end",)
 
@@ -75,21 +76,20 @@ class _Confirmed:
         self._end = end
 
     def answer(self, answer: Answer) -> bool:
-        remark = "the end of the transaction is stored, and no slave is known to have it"
-        self._end.answer(None if answer.code == ResponseCode.SUCCESS else Refused(ResponseCode(answer.code), remark))
+        code = ResponseCode(answer.code)
+        self._end.answer(None if code is ResponseCode.SUCCESS else Refused(code, answer.remark or ""))
         return True
 
 
 class Ends:
     """The requests of one broker to end transactions."""
 
-    def __init__(self, journal: Journal, settings: LiveSettings, clock: Clock) -> None:
+    def __init__(self, journal: Journal, settings: LiveSettings, clock: Clock, gate: Gate) -> None:
         self._journal = journal
         self._settings = settings
         self._clock = clock
+        self._gate = gate
         self._waiting: deque[_End] = deque()
-        self.slaves: Confirmation | None = None
-        """Where answers wait for slaves; None when they do not."""
         self.ended: Final = dict.fromkeys(OUTCOMES.values(), 0)
         """Transactions that were ended since the start, by outcome."""
 
@@ -114,7 +114,7 @@ class Ends:
             ends, looked_at = self._take(left)
             left -= looked_at
             try:
-                records = [self._recent(end.request) or await self._record(end.request) for end in ends]
+                records = await self._records([end.request for end in ends])
             except BaseException as error:
                 self._refuse(ends, f"the transaction could not be looked up: {error!r}; the broker will ask about it")
                 raise
@@ -139,9 +139,11 @@ class Ends:
         return ends, count
 
     def _put_off(self, end: _End) -> None:
-        """Look at a request again later; refuse it where its half message waits for slaves that are away."""
-        if self.slaves is not None and self.slaves.refusal is not None:
-            end.answer(self.slaves.refusal)
+        """Look at a request again later; refuse it where its half message waits for replicas that are away."""
+        try:
+            self._gate.check()
+        except Refused as refusal:
+            end.answer(refusal)
         else:
             self._waiting.append(end)
 
@@ -158,6 +160,13 @@ class Ends:
     def _refuse(self, ends: list[_End], why: str) -> None:
         for end in ends:
             end.answer(Refused(ResponseCode.SYSTEM_ERROR, why))
+
+    async def _records(self, requests: list[EndTransaction]) -> list[_Read]:
+        """Return what each request names; what must be read is read side by side."""
+        recent = [self._recent(request) for request in requests]
+        old = [request for request, record in zip(requests, recent, strict=True) if record is None]
+        read = iter(await side_by_side(self._record, old))
+        return [next(read) if record is None else record for record in recent]
 
     def _recent(self, request: EndTransaction) -> _Read | None:
         """Return what a request names without reading it; None when it must be read."""
@@ -198,8 +207,7 @@ class Ends:
         """Append the final message of a commit; return the half message that is over, None when there is none."""
         if isinstance(record, Refused):
             raise record
-        if self.slaves is not None and self.slaves.refusal is not None:
-            raise self.slaves.refusal
+        self._gate.check()
         half, offset, was_stored = record
         check_end(end.request, half, self._clock.now_ms(), self._settings.value.transactions)
         ledger = self._journal.ledger
@@ -216,7 +224,7 @@ class Ends:
             refusal = repeated(Outcome.COMMITTED if was_stored else outcome, end.outcome)
             if refusal is not None:
                 raise refusal
-            end.answer(None)
+            self._gate.confirm(EndTransaction.code, self._journal.tail, _Confirmed(end))
             return None
         if end.outcome is Outcome.COMMITTED:
             work.over(offset, end.outcome, self._append_final(half))
@@ -233,7 +241,7 @@ class Ends:
         return self._journal.append(final).end
 
     def _finish(self, decided: list[tuple[_End, int]], work: Slice) -> None:
-        """Append the op messages, and answer when everything is kept, and slaves have it that are waited for."""
+        """Append the op messages, and answer when everything is kept, and replicas have it that are waited for."""
         end = work.close()
 
         def reached(error: FireArrowError | None) -> None:
@@ -244,10 +252,8 @@ class Ends:
                 self.ended[one.outcome] += reason is None
                 if reason is not None:
                     one.answer(_not_stored(reason))
-                elif self.slaves is None:
-                    one.answer(None)
                 else:
-                    self.slaves.wait(end, _Confirmed(one), SUCCESS)
+                    self._gate.confirm(EndTransaction.code, end, _Confirmed(one))
 
         self._journal.when_kept(end, reached)
 

@@ -183,7 +183,7 @@ def as_stored(record: Record) -> tuple[Draft, Appended]:
 
 
 def given_up(record: Record) -> Draft:
-    """Return the message for the topic of transactions that nobody ended."""
+    """Return the message for the topic of transactions that no producer ended."""
     target = Destination(CHECK_MAX_TIME_TOPIC, 0, _without(record.properties, OURS))
     return _again(record, target, record.head.sys_flag)
 

@@ -26,7 +26,7 @@ _QUEUE: Final = keys.REAL_QID.encode() + b"\x01"
 _IMMUNITY: Final = keys.CHECK_IMMUNITY_TIME.encode() + b"\x01"
 _LEFT_OUT: Final = tuple(key.encode() + b"\x01" for key in NOT_FINAL)
 _IN_DELAYS: Final = b"DEL"
-"""What DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS have in common."""
+"""The letters that DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS have in common."""
 
 
 class Record:

@@ -272,7 +272,7 @@ class Journal:
 
     @property
     def tail(self) -> int:
-        """Where the next record goes; records above it were undone."""
+        """The offset of the next record; records above it were undone."""
         return self._store.log.tail
 
     def append_ops(self, offsets: Iterable[int]) -> int:

@@ -32,7 +32,7 @@ KEPT_OUTCOMES: Final = 65_536
 
 
 class Outcome(Enum):
-    """How the time of a half message in the half queue ends."""
+    """The end of a half message in the half queue."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
@@ -52,7 +52,7 @@ class Half(Struct, frozen=True, gc=False):
     group: str
     """The producer group."""
     checks: int = 0
-    """How often a producer was asked."""
+    """The number of questions to producers."""
     immunity_s: int | None = None
     """The seconds of CHECK_IMMUNITY_TIME_IN_SECONDS; None without that property."""
     replaces: int = -1
@@ -133,7 +133,7 @@ class Ledger:
 
     @property
     def span(self) -> int:
-        """How many half messages a restart would fold."""
+        """The number of half messages that a restart would fold."""
         return self.half_next - self.half_done
 
     # ---- folding

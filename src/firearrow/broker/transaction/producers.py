@@ -1,4 +1,4 @@
-"""Which producer is asked about a transaction: one connected member of its group, another one the next time.
+"""The producer that is asked about a transaction: one connected member of its group, another one the next time.
 
 Any member can answer, so one question goes to one connection; when that cannot be sent to, to the next. A question
 holds the message: a member whose user may not send to its topic is passed over.

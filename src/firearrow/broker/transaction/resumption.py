@@ -21,7 +21,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 
-async def resume(journal: Journal, record: Record) -> None:
+async def resume(journal: Journal, record: Record) -> int:
     """Ask about the half message in a record again, from the first question on; return when that is kept."""
     is_half = record.head.topic in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
     if not is_half or keys.REAL_TOPIC not in record.properties:
@@ -36,7 +36,7 @@ async def resume(journal: Journal, record: Record) -> None:
         raise
     if replaced is not None:
         work.over(replaced, Outcome.MOVED, end)
-    await work.kept()
+    return await work.kept()
 
 
 async def _present(journal: Journal, record: Record) -> tuple[Record, int | None]:

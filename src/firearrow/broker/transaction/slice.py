@@ -54,8 +54,9 @@ class Slice:
         """Return why the end of a half message is not kept; None when it is."""
         return None if self._is_ended and offset in self._over else self._error
 
-    async def kept(self, *, is_flushed: bool = False) -> None:
-        """Close, and wait until everything is kept, or flushed; raise the error when something is not."""
+    async def kept(self, *, is_flushed: bool = False) -> int:
+        """Close, and wait until everything is kept, or flushed; return its end, or raise the error when something is
+        not."""
         end = self.close()
         try:
             await self._journal.kept(end, is_flushed=is_flushed)
@@ -63,3 +64,4 @@ class Slice:
             self.lost(error)
         if self._error is not None:
             raise self._error
+        return end

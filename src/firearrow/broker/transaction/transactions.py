@@ -1,7 +1,7 @@
-"""Transactions of a broker. Wiring, and the two tasks: one folds and ends, the other asks.
+"""Transactions of a broker. Wiring, and two tasks: one replays the log and ends transactions, the other asks producers.
 
 Call `open` after the table of offsets is loaded and before the broker serves. A request to end a transaction that comes
-before everything is folded waits for that.
+before everything is replayed waits until it is.
 """
 
 import asyncio
@@ -15,15 +15,16 @@ from firearrow.broker.transaction.ends import Ends
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
-from firearrow.errors import FireArrowError, ResourceShortage
+from firearrow.errors import FireArrowError
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.remoting.handlers import Later
+from firearrow.store.pacing import Pace
 from firearrow.store.placement import Rows
 from firearrow.telemetry.damped import Damped
 
 RETRY_S: Final = 1.0
-SHORTAGES: Final = 3
-"""Rounds of retention that wait for room on the disk for half messages, before they are lost."""
+LOOKED_AT_ONCE: Final = 1_000
+"""Half messages looked at before the loop runs."""
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +32,18 @@ log = logging.getLogger(__name__)
 class Transactions:
     """Half messages of one broker, from the send to the end."""
 
+    kept = "half messages"
+
     def __init__(self, tables: Tables) -> None:
         self._settings = tables.settings
         self.journal = Journal(tables)
-        self.ends = Ends(self.journal, tables.settings, tables.clock)
+        self.ends = Ends(self.journal, tables.settings, tables.clock, tables.gate)
         self.producers: Final = ConnectedProducers(tables.clients)
         self.checks = Checks(self.journal, self.producers, tables.topics, tables.settings, tables.clock)
         self._wanted = asyncio.Event()
         self._failures = Damped()
         self._caught_up = asyncio.Event()
         self._changed = asyncio.Event()
-        self._shortages = 0
         self.journal.on_taken_back = self._wanted.set
         tables.settings.on_change.append(self._changed.set)
         self._store = tables.store
@@ -50,8 +52,7 @@ class Transactions:
         """Begin at the stored offsets."""
         self.journal.open()
         self._store.views.dispatch.views.append(self._arrived)
-        self._store.retention.before_delete.append(self._before_delete)
-        self._store.retention.kept_bytes = lambda: self.journal.ledger.pending_bytes
+        self._store.retention.keepers.all.append(self)
         self._wanted.set()
 
     def _arrived(self, _rows: Rows) -> None:
@@ -107,21 +108,25 @@ class Transactions:
                 await asyncio.wait_for(self._changed.wait(), rest)
 
     async def caught_up(self) -> None:
-        """Wait until everything that was there at the start is folded."""
+        """Wait until everything that was there at the start is replayed."""
         await self._caught_up.wait()
 
-    async def _before_delete(self, physical: int) -> None:
-        """Keep the pending half messages of a log file that is about to be deleted.
+    # ---- as a keeper of the store; Apache deletes pending half messages with their files
 
-        When the disk has no room for them in `SHORTAGES` rounds in a row, they are lost: the file must go, because a
-        full disk stops the broker. Apache deletes them always.
-        """
+    async def pending_bytes(self, start: int, end: int) -> int:
+        """Return the size of the pending half messages between two physical offsets."""
         await self._caught_up.wait()
-        try:
-            await self.checks.renew_below(physical)
-        except ResourceShortage:
-            self._shortages += 1
-            if self._shortages < SHORTAGES:
-                raise
-            self.checks.drop_below(physical)
-        self._shortages = 0
+        size, pace = 0, Pace(LOOKED_AT_ONCE)
+        for half in list(self.journal.ledger.pending.values()):
+            size += half.size if start <= half.physical < end else 0
+            await pace.did()
+        return size
+
+    async def renew_below(self, physical: int) -> None:
+        """Write the pending half messages below a physical offset again, durably."""
+        await self._caught_up.wait()
+        await self.checks.renew_below(physical)
+
+    async def drop_below(self, physical: int) -> None:
+        """Give the pending half messages below a physical offset up for lost."""
+        self.checks.drop_below(physical)

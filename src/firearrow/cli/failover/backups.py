@@ -23,7 +23,7 @@ LEFT_OUT: Final = (LOCK, DIRECTORY, f"{DIRECTORY}.bak")
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """What a backup holds."""
+    """The list of a backup's files, with its time and epoch."""
 
     time: str
     epoch: int

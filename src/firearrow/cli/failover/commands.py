@@ -9,12 +9,10 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from firearrow.broker.failover.elections import elected, elected_by_name
+from firearrow.broker.failover.elections import LARGEST_CHOSEN, elected, elected_by_name
 from firearrow.broker.failover.group_values import Seen
 from firearrow.cli.broker import read_settings, store_directory
 from firearrow.cli.cluster import fail, reach_of, run
-from firearrow.cli.failover.backups import back_up, put_back, read_backup
-from firearrow.cli.failover.losses import losses, replicas
 from firearrow.cli.failover.place import Act, BrokerName, Cluster, Config, Coordinator, Place, place_of
 from firearrow.errors import CoordinatorFailed, FireArrowError, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
@@ -41,6 +39,8 @@ def show(
     cluster: Cluster = "",
 ) -> None:
     """Print the state of a group: epoch, master, in-sync set, and how far its live members are."""
+    from firearrow.cli.failover.losses import replicas
+
     place = _place(context, config, coordinator, broker_name, cluster)
     seen = run(context, place.seen)
     if seen.group is None:
@@ -149,7 +149,13 @@ def elect(
     broker_name: BrokerName = "",
     cluster: Cluster = "",
     epoch: Annotated[
-        int, typer.Option("--epoch", help="Least epoch, after etcd lost its data or was restored from a backup.")
+        int,
+        typer.Option(
+            "--epoch",
+            min=0,
+            max=LARGEST_CHOSEN,
+            help="Least epoch, after etcd lost its data, was restored from a backup, or holds a state out of range.",
+        ),
     ] = 0,
     yes: Yes = False,
 ) -> None:
@@ -158,14 +164,18 @@ def elect(
     Prints what may be lost and asks. The act is kept with time and user; see firearrow failover acts.
     """
     place = _place(context, config, coordinator, broker_name, cluster)
-    seen = run(context, place.seen)
+    from firearrow.cli.failover.losses import losses, replicas
+
+    seen = run(context, place.seen_sound_or_not)
+    if seen.group is None and seen.raw is not None and not epoch:
+        fail(context, f"{place} has a state that no replica obeys; give --epoch above those that replicas know")
     if seen.group is None and not epoch:
         fail(context, f"{place} does not exist; check the names, or give --epoch if etcd lost its data")
     group = seen.group or _unknown(place)
     if group.directories and replica not in (known := _known(group, seen)):
         fail(context, f"{place} never had a replica {replica}: it has had {known}")
     said = losses(group, replica, seen.live, run(context, lambda: replicas(seen, reach_of(context))))
-    new = elected_by_name(group, replica, epoch)
+    new = _named(context, group, replica, epoch)
     _ask(place, new, said, yes=yes)
     run(context, lambda: place.act("elect", seen, new, said))
     typer.echo(f"replica {replica} leads epoch {new.epoch}; start it if it does not run")
@@ -198,6 +208,8 @@ def backup(
     store: Store = None,
 ) -> None:
     """Copy the directory of a stopped replica, with a list of its files. The others of its group go on meanwhile."""
+    from firearrow.cli.failover.backups import back_up
+
     made = run(context, lambda: back_up(_directory(config, store), to))
     typer.echo(f"{len(made.files)} files of epoch {made.epoch} are in {to}")
 
@@ -215,13 +227,15 @@ def restore(
     yes: Yes = False,
 ) -> None:
     """Begin a group again with a backup. No broker of it may run; all others start with empty directories then."""
+    from firearrow.cli.failover.backups import put_back, read_backup
+
     place = _place(context, config, coordinator, broker_name, cluster)
     seen = run(context, place.seen)
     if seen.live:
         fail(context, f"replicas {sorted(seen.live)} of {place} run: stop all of them first")
     held = run(context, lambda: read_backup(source))
     group = seen.group or _unknown(place)
-    new = elected_by_name(group, replica, held.epoch + 1)
+    new = _named(context, group, replica, held.epoch + 1)
     now = "is not there" if seen.group is None else f"is in epoch {group.epoch}, in sync {list(group.iss)}"
     said = [f"{place} {now}", f"everything since the backup of {held.time} is lost"]
     _ask(place, new, said, yes=yes)
@@ -251,6 +265,13 @@ def _directory(config: Path | None, store: Path | None) -> Path:
 def _unknown(place: Place) -> GroupState:
     """The state of a group of which the coordinator knows nothing."""
     return GroupState(epoch=0, master=0, iss=(), iss_seq=0, min_iss=place.min_iss)
+
+
+def _named(context: typer.Context, group: GroupState, replica: int, epoch: int) -> GroupState:
+    try:
+        return elected_by_name(group, replica, epoch)
+    except SettingsError as error:
+        fail(context, str(error))
 
 
 def _known(group: GroupState, seen: Seen) -> list[int]:

@@ -1,10 +1,9 @@
-"""What the replicas of a group have, as they say themselves, and what an election of one of them would lose."""
+"""The logs of a group's replicas, as the replicas report them, and the loss that an election of each would cause."""
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from firearrow.broker.failover.group_values import About, Seen
 from firearrow.cli.environment import Reach
 from firearrow.client.access import Access
 from firearrow.client.doors import system_doors
@@ -16,16 +15,19 @@ from firearrow.protocol.requests.replication.replication import GetBrokerEpochCa
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 
+if TYPE_CHECKING:
+    from firearrow.broker.failover.group_values import About, Seen
+
 TIMEOUT_MS = 3_000
 
 
 class Replica(NamedTuple):
-    """What a live replica says of its log."""
+    """A live replica and its report of its log."""
 
     number: int
     address: str
     end: int = -1
-    """Where its log ends; -1 where that is not known."""
+    """The end of its log; -1 where it is not known."""
     epoch: int = 0
     """The last epoch in its log."""
     why: str = ""
@@ -39,7 +41,7 @@ class Replica(NamedTuple):
         return f"replica {self.number} at {self.address}: {has}"
 
 
-async def replicas(seen: Seen, reach: Reach) -> list[Replica]:
+async def replicas(seen: "Seen", reach: Reach) -> list[Replica]:
     """Ask every live member how far its log goes."""
     doors = system_doors()
     tls, sign = Access(**reach).prepared(doors)
@@ -50,7 +52,7 @@ async def replicas(seen: Seen, reach: Reach) -> list[Replica]:
         await caller.close()
 
 
-async def _asked(caller: Caller, number: int, about: About) -> Replica:
+async def _asked(caller: Caller, number: int, about: "About") -> Replica:
     try:
         reply = await caller.call(Address.parse(about.address), GetBrokerEpochCache(), timeout_ms=TIMEOUT_MS)
         cache = decode(bytes(reply.body), EpochEntryCache)
@@ -60,7 +62,7 @@ async def _asked(caller: Caller, number: int, about: About) -> Replica:
     return Replica(number, about.address, cache.max_offset, entries[-1].epoch if entries else 0)
 
 
-def losses(group: GroupState, chosen: int, live: Mapping[int, About], found: list[Replica]) -> list[str]:
+def losses(group: GroupState, chosen: int, live: Mapping[int, "About"], found: list[Replica]) -> list[str]:
     """Say, line by line, what may be lost when a replica is elected by name. Pure."""
     said = [f"now: epoch {group.epoch}, master {group.master}, in sync {list(group.iss)}", *map(str, found)]
     if chosen in group.iss and chosen not in live:

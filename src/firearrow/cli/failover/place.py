@@ -1,4 +1,4 @@
-"""Where a group is kept, from options or from the settings file of one of its brokers; reads and acts there."""
+"""A group at its coordinator, from options or the settings file of one of its brokers; reads and acts there."""
 
 import getpass
 import platform
@@ -6,20 +6,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
-from firearrow.broker.failover.group_values import Seen, decode, encode
-from firearrow.broker.settings.config import BrokerSettings
+from firearrow.broker.failover.group_values import decode, encode
 from firearrow.cli.broker import read_settings
-from firearrow.errors import CoordinatorFailed, NotNow, SettingsError
+from firearrow.errors import BadBody, CoordinatorFailed, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
-from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
+
+if TYPE_CHECKING:
+    from firearrow.broker.failover.group_values import Seen
+    from firearrow.broker.settings.config import BrokerSettings
+    from firearrow.runtime.coordinator.door import Snapshot
+    from firearrow.runtime.coordinator.etcd import Etcd
 
 CALL_S: Final = 5.0
-"""How long an operator waits for one machine of the coordinator; brokers are less patient."""
+"""Seconds that an operator waits for one machine of the coordinator; brokers are less patient."""
 
 Config = Annotated[
     Path | None,
@@ -43,13 +48,13 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     before: GroupState | None
     after: GroupState
     told: list[str] = []
-    """What the operator was told before."""
+    """The lines that the operator was shown before the act."""
 
 
 class Place(NamedTuple):
     """A group at its coordinator."""
 
-    settings: BrokerSettings
+    settings: "BrokerSettings"
 
     @property
     def name(self) -> str:
@@ -58,16 +63,18 @@ class Place(NamedTuple):
 
     @property
     def min_iss(self) -> int:
-        """How many replicas must be in sync, for a group that is made anew."""
+        """The number of replicas that must be in sync, for a new group."""
         return self.settings.replication.in_sync_replicas
 
     def __str__(self) -> str:
-        """What errors call the group."""
+        """Return the name of the group in errors."""
         return f"group {self.name} of cluster {self.settings.broker.broker_cluster_name}"
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Etcd]:
+    async def open(self) -> AsyncIterator["Etcd"]:
         """Connect to the coordinator."""
+        from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
+
         failover = self.settings.failover
         cluster = self.settings.broker.broker_cluster_name
         endpoints = endpoints_of(failover.coordinator_address)
@@ -78,16 +85,30 @@ class Place(NamedTuple):
         finally:
             await etcd.close()
 
-    async def seen(self) -> Seen:
-        """Return the state of the group; it may not exist. Every machine of the coordinator is asked in turn."""
+    async def seen(self) -> "Seen":
+        """Return the state of the group; it may not exist."""
+        return decode(await self._snapshot())
+
+    async def seen_sound_or_not(self) -> "Seen":
+        """Return the state of the group, None where it does not exist or no replica obeys it; `Seen.raw` has it."""
+        snapshot = await self._snapshot()
+        try:
+            return decode(snapshot)
+        except BadBody:
+            return replace(decode(snapshot._replace(group=None)), raw=snapshot.group)
+
+    async def _snapshot(self) -> "Snapshot":
+        """Ask every machine of the coordinator in turn."""
+        from firearrow.runtime.coordinator.etcd import endpoints_of
+
         machines = len(endpoints_of(self.settings.failover.coordinator_address))
         async with self.open() as etcd:
             for _ in range(machines - 1):
                 with suppress(CoordinatorFailed):
-                    return decode(await etcd.read())
-            return decode(await etcd.read())
+                    return await etcd.read()
+            return await etcd.read()
 
-    async def act(self, what: str, seen: Seen, new: GroupState, told: list[str]) -> None:
+    async def act(self, what: str, seen: "Seen", new: GroupState, told: list[str]) -> None:
         """Swap a state in, with a record of who did it; raise ``NotNow`` when the group has changed meanwhile."""
         moment = datetime.now(UTC).isoformat(timespec="microseconds")
         record = Act(moment, f"{getpass.getuser()}@{platform.node()}", what, seen.group, new, told)

@@ -1,1 +1,1 @@
-"""How a job of the command line runs on Spark, and how it ends."""
+"""Jobs of the command line that run on Spark, and their end."""

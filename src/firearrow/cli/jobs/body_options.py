@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BodyGiven(NamedTuple):
-    """What was said about bodies."""
+    """The options about bodies, as given."""
 
     kind: str
     schema: str

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 NOTICE: Final = "KeyboardInterrupt while sending command."
-"""What py4j logs, with a trace, for an interrupted call."""
+"""The line that py4j logs, with a trace, for an interrupted call."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 

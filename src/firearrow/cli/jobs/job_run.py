@@ -1,4 +1,4 @@
-"""How a command of ``firearrow pipeline`` runs: its session, what it shows of its queries, and how it ends.
+"""The run of a ``firearrow pipeline`` command: its session, the progress that it shows of its queries, and its end.
 
 A failure is told in at most three lines: what happened, and where the rest is. ``--verbose`` shows Spark's own log and
 the whole trace. Ctrl-C and SIGTERM end a job in order, without a trace, with status 130 and 143.
@@ -32,12 +32,12 @@ MISTAKE: Final = 2
 """The exit status of a job that its user must mend."""
 LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake", "fastavro", "google"})
 QUERY_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Where pyspark logs, in JSON, errors that it raises as well."""
+"""Loggers of pyspark for errors, in JSON, that it raises as well."""
 _STDERR: Final = 2
 
 
 class Shown(Struct, frozen=True):
-    """What a job shows of its queries, and where."""
+    """The outputs on which a job shows the progress of its queries."""
 
     metrics: Path | None = None
     """A file in Prometheus's text format."""
@@ -49,7 +49,7 @@ class Shown(Struct, frozen=True):
 
 
 class Quiet:
-    """Where Spark's own log goes: to a file, unless the command is verbose."""
+    """Sends Spark's own log to a file, unless the command is verbose."""
 
     def __init__(self, *, is_verbose: bool) -> None:
         self.is_verbose = is_verbose

@@ -91,7 +91,7 @@ def _words(text: str, option: str) -> tuple[str, ...]:
 
 
 class _Shown:
-    """What a running mirror shows, and where."""
+    """The outputs on which a running mirror shows its progress."""
 
     def __init__(self, every_s: float, metrics: Path | None, address: str) -> None:
         self.every_s = every_s

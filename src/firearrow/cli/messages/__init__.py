@@ -1,1 +1,1 @@
-"""What ``firearrow produce`` reads and ``firearrow consume`` prints."""
+"""The input of ``firearrow produce`` and the output of ``firearrow consume``."""

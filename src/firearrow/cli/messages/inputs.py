@@ -1,4 +1,4 @@
-"""What ``firearrow produce`` reads: lines, JSON lines or whole files, from files or standard input.
+"""The input of ``firearrow produce``: lines, JSON lines or whole files, from files or standard input.
 
 A line of JSON is an object with ``body``, or ``bodyBase64`` for bytes that are not text, and optionally ``tag``,
 ``keys`` (words or a list), ``shardingKey``, ``properties``, and one of ``delay`` (``"90s"``), ``deliverAt``
@@ -26,7 +26,7 @@ STANDARD_INPUT = "-"
 
 
 class InputFormat(StrEnum):
-    """How input becomes messages."""
+    """The format of the input that becomes messages."""
 
     LINES = "lines"
     JSON = "json"
@@ -54,7 +54,7 @@ class JsonMessage(Struct, rename="camel"):
 
 
 class Delay(Struct, frozen=True):
-    """When consumers get a message: after a delay level, after some time, or at a time; empty: at once."""
+    """The delay of a message: a delay level, some time, or until a time; empty: none."""
 
     level: int = 0
     wait_ms: int = 0

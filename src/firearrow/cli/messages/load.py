@@ -12,7 +12,7 @@ from firearrow.errors import NoSuchName
 
 MOST_MESSAGES: Final = 1024
 MOST_BYTES: Final = 1 << 20
-"""What a pull asks for; Apache's brokers return 32 messages or 256 KiB."""
+"""The limits of a pull; Apache's brokers return 32 messages or 256 KiB."""
 WAIT_MS: Final = 1_000
 MB: Final = 1e6
 
@@ -22,7 +22,7 @@ STAMP_BYTES: Final = _stamp.size
 
 
 class Figures(Struct, frozen=True, rename="camel"):
-    """What a bench found. The waits are those of requests, or of messages from send to arrival."""
+    """The results of a bench. The waits are those of requests, or of messages from send to arrival."""
 
     messages: int
     seconds: float
@@ -47,7 +47,7 @@ def figures(messages: int, size: int, seconds: float, waits_s: Sequence[float]) 
 
 
 class Load(Struct, frozen=True):
-    """What is sent: how many messages, of which size, how many in a request, how many requests at once."""
+    """The load to send: number and size of messages, messages in a request, requests at once."""
 
     topic: str
     count: int

@@ -1,4 +1,4 @@
-"""How ``firearrow consume`` prints messages: a table, bodies only, JSON lines, or chosen fields as in kcat.
+"""The printer of ``firearrow consume``: a table, bodies only, JSON lines, or chosen fields as in kcat.
 
 `FIELDS` are the fields of a format; ``\\n``, ``\\t``, ``\\r`` and ``\\0`` are characters.
 Nothing is added at the end of a message.

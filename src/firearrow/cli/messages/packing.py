@@ -1,4 +1,4 @@
-"""How ``firearrow produce`` puts messages into requests: in batches, after a while, compressed."""
+"""Options by which ``firearrow produce`` puts messages into requests: in batches, after a while, compressed."""
 
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
@@ -15,7 +15,7 @@ NO_LIMIT: Final = 1 << 62
 
 
 class Compression(StrEnum):
-    """How bodies are compressed."""
+    """The compression of bodies."""
 
     NONE = "none"
     ZLIB = "zlib"
@@ -37,7 +37,7 @@ CompressOver = Annotated[int, typer.Option(min=0, help="Bodies of more bytes are
 
 
 class Packing(NamedTuple):
-    """How messages are put into requests."""
+    """The settings by which messages are put into requests."""
 
     linger_ms: int
     compress_over: int

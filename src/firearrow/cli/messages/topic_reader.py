@@ -30,7 +30,7 @@ NO_TIME: Final = 1 << 62
 NO_END: Final = 1 << 62
 
 GRACE_MS: Final = 1_000
-"""How long reading goes on after the end of a span of time: a message of that span may still arrive."""
+"""Milliseconds for which reading goes on after the end of a span of time: a message of that span may still arrive."""
 
 Found = tuple[StoredMessage, MessageQueue]
 Come = asyncio.Queue[Found | FireArrowError | None]
@@ -38,7 +38,7 @@ Come = asyncio.Queue[Found | FireArrowError | None]
 
 
 class Look(Struct, frozen=True):
-    """What to read. ``start`` and ``to`` are first, last, an offset or a time; empty means the default."""
+    """The messages to read. ``start`` and ``to`` are first, last, an offset or a time; empty means the default."""
 
     topic: str
     start: str = ""

@@ -19,7 +19,7 @@ from firearrow.cli.mqadmin.verb import Given, Option, Verb
 
 FAILED: Final = 1
 SERVERS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
-"""What ``mqshutdown`` stops, and the script that starts it."""
+"""The servers that ``mqshutdown`` stops, and the scripts that start them."""
 ABSENT: Final = {
     "brokerContainer": "there is no broker container; mqshutdown broker stops every mqbroker",
     "controller": "there is no controller; groups fail over on etcd, see firearrow failover",

@@ -1,10 +1,10 @@
-"""What a command works with: the cluster behind ``-n``, and standard output."""
+"""The session of a command: the cluster behind ``-n``, and standard output."""
 
 import asyncio
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from firearrow import fastjson
 from firearrow.admin import Admin
@@ -12,12 +12,16 @@ from firearrow.cli.environment import Reach
 from firearrow.cli.mqadmin.java_text import formed
 from firearrow.cli.output import standard_output
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
-from firearrow.protocol.bodies.naming.route import BrokerData, ClusterInfo, KVTable, TopicRouteData
-from firearrow.protocol.conversation import A, Request
+from firearrow.protocol.bodies.naming.route import ClusterInfo, KVTable
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
-from firearrow.remoting.reply import SUCCESS_ONLY, Reply
+from firearrow.remoting.reply import SUCCESS_ONLY
 from firearrow.runtime.network import Address
+
+if TYPE_CHECKING:
+    from firearrow.protocol.bodies.naming.route import BrokerData, TopicRouteData
+    from firearrow.protocol.conversation import A, Request
+    from firearrow.remoting.reply import Reply
 
 T = TypeVar("T")
 
@@ -33,7 +37,7 @@ class Session:
         self._chance = chance
         self._admin: Admin | None = None
         self.failures = 0
-        """How many parts of the work failed while the rest went on."""
+        """The number of parts of the work that failed while the rest went on."""
 
     # -- printing
 
@@ -84,21 +88,21 @@ class Session:
     async def ask(
         self,
         address: str,
-        request: Request[A],
+        request: "Request[A]",
         body: bytes = b"",
         *,
         accept: frozenset[int] = SUCCESS_ONLY,
         timeout_ms: float | None = None,
-    ) -> Reply[A]:
+    ) -> "Reply[A]":
         """Send a request to one server."""
         to = Address.parse(address)
         return await self.admin.brokers.ask(to, request, body, accept=accept, timeout_ms=timeout_ms)
 
-    async def read(self, address: str, request: Request[A], kind: type[T], *, timeout_ms: float | None = None) -> T:
+    async def read(self, address: str, request: "Request[A]", kind: type[T], *, timeout_ms: float | None = None) -> T:
         """Send a request to one server and return its body."""
         return fastjson.decode((await self.ask(address, request, timeout_ms=timeout_ms)).body, kind)
 
-    async def read_names(self, request: Request[A], kind: type[T]) -> T:
+    async def read_names(self, request: "Request[A]", kind: type[T]) -> T:
         """Send a request to a name server and return its body."""
         self.check_name_servers()
         return fastjson.decode((await self.admin.brokers.ask_name_server(request)).body, kind)
@@ -107,7 +111,7 @@ class Session:
         """Raise if no name servers are given."""
         assert self.name_servers
 
-    async def tell_name_servers(self, request: Request[A]) -> None:
+    async def tell_name_servers(self, request: "Request[A]") -> None:
         """Send a request to every name server."""
         self.check_name_servers()
         await self.admin.brokers.tell_name_servers(request)
@@ -118,7 +122,7 @@ class Session:
         """Return the registered brokers."""
         return ClusterView(await self.read_names(GetBrokerClusterInfo(), ClusterInfo))
 
-    async def route(self, topic: str) -> TopicRouteData:
+    async def route(self, topic: str) -> "TopicRouteData":
         """Return the route of a topic; raise if there is none."""
         self.check_name_servers()
         found = await self.admin.brokers.route(topic)
@@ -134,7 +138,7 @@ class Session:
         found = [(data.broker_name or "", self.address_of(data)) for data in sorted_brokers(route)]
         return [(name, address) for name, address in found if address]
 
-    def address_of(self, data: BrokerData) -> str:
+    def address_of(self, data: "BrokerData") -> str:
         """Return the address of the master, else of a slave chosen by chance."""
         addresses = data.broker_addrs
         return addresses.get(0) or (self._chance.choice(sorted(addresses.values())) if addresses else "")
@@ -149,7 +153,7 @@ class Session:
         await asyncio.sleep(seconds)
 
 
-def sorted_brokers(route: TopicRouteData) -> list[BrokerData]:
+def sorted_brokers(route: "TopicRouteData") -> list["BrokerData"]:
     """Return the brokers of a route by name."""
     return sorted(route.broker_datas, key=lambda data: data.broker_name or "")
 

@@ -46,7 +46,7 @@ class Given:
         try:
             return int(text)
         except ValueError:
-            raise SettingsError(f"-{short} takes a number, and {text!r} is none; write digits") from None
+            raise SettingsError(f"-{short} is {text!r}; give a number") from None
 
     def truth(self, short: str, otherwise: bool = False) -> bool:
         """Return the value of an option as Java reads it: only ``true``, in any case, is true."""

@@ -5,12 +5,12 @@ Every broker keeps its own users and rules, so every command goes to all brokers
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from firearrow.access.bodies import rules_in
-from firearrow.access.decide import Need, Verdict, decide
+from firearrow.access.decide import decide
 from firearrow.access.declared import thing
 from firearrow.access.rules import (
     USER_PREFIX,
@@ -22,16 +22,19 @@ from firearrow.access.rules import (
     UserStatus,
     UserType,
     parse_resource,
+    star_fault,
     word,
 )
-from firearrow.admin import Admin
-from firearrow.admin.brokers import at_each
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.tables import print_table
 from firearrow.errors import NoSuchName
-from firearrow.protocol.bodies.admin.auth import AclInfo, PolicyEntry, UserInfo
-from firearrow.runtime.network import Address
+
+if TYPE_CHECKING:
+    from firearrow.access.decide import Need, Verdict
+    from firearrow.admin import Admin
+    from firearrow.protocol.bodies.admin.auth import AclInfo, UserInfo
+    from firearrow.runtime.network import Address
 
 DENIED: Final = 1
 
@@ -61,15 +64,16 @@ def _everywhere(
     servers: str,
     cluster: str,
     broker: str,
-    change: Callable[[Admin, Address], Awaitable[None]],
+    change: Callable[["Admin", "Address"], Awaitable[None]],
     said: str,
 ) -> None:
     """Make a change at every broker, and say where it was made."""
+    from firearrow.admin.brokers import at_each
 
     async def work() -> None:
         async with admin_of(context, servers) as admin:
 
-            async def at(address: Address) -> None:
+            async def at(address: "Address") -> None:
                 await change(admin, address)
                 typer.echo(f"{said} at {address}")
 
@@ -89,14 +93,14 @@ def _listing(
     broker: str,
     title: str,
     columns: list[str],
-    rows_at: Callable[[Admin, Address], Awaitable[list[Row]]],
+    rows_at: Callable[["Admin", "Address"], Awaitable[list[Row]]],
     *,
     as_json: bool,
     watch: float | None,
 ) -> None:
     """Show the rows that every broker has."""
 
-    async def ask(admin: Admin) -> list[Row]:
+    async def ask(admin: "Admin") -> list[Row]:
         keepers = await admin.accounts.keepers(cluster, broker)
         return [row for address in keepers for row in await rows_at(admin, address)]
 
@@ -124,7 +128,7 @@ def create_user(
     """Make a user."""
     kind = UserType.SUPER if is_super else UserType.NORMAL
 
-    async def change(admin: Admin, address: Address) -> None:
+    async def change(admin: "Admin", address: "Address") -> None:
         await admin.accounts.create_user(address, name, password, kind=kind.value)
 
     _everywhere(context, servers, cluster, broker, change, f"created {kind.value.lower()} user {name}")
@@ -149,7 +153,7 @@ def update_user(
     kind = None if is_super is None else (UserType.SUPER if is_super else UserType.NORMAL).value
     status = None if enabled is None else (UserStatus.ENABLE if enabled else UserStatus.DISABLE).value
 
-    async def change(admin: Admin, address: Address) -> None:
+    async def change(admin: "Admin", address: "Address") -> None:
         await admin.accounts.update_user(address, name, password=password or None, kind=kind, status=status)
 
     _everywhere(context, servers, cluster, broker, change, f"updated user {name}")
@@ -161,7 +165,7 @@ def delete_user(
 ) -> None:
     """Forget a user, with its rules."""
 
-    async def change(admin: Admin, address: Address) -> None:
+    async def change(admin: "Admin", address: "Address") -> None:
         await admin.accounts.delete_user(address, name)
 
     _everywhere(context, servers, cluster, broker, change, f"deleted user {name}")
@@ -178,7 +182,7 @@ def list_users(
 ) -> None:
     """List users, without their passwords."""
 
-    async def rows_at(admin: Admin, address: Address) -> list[Row]:
+    async def rows_at(admin: "Admin", address: "Address") -> list[Row]:
         return [_user_row(address, info) for info in await admin.accounts.users(address)]
 
     columns = ["broker", "user", "type", "status"]
@@ -203,12 +207,16 @@ def create_rule(
     servers: NameServers = "",
 ) -> None:
     """Allow or deny a user actions on a resource; a rule about the same resource is replaced."""
+    from firearrow.protocol.bodies.admin.auth import PolicyEntry
+
+    if (fault := star_fault(resource)) is not None:
+        fail(context, fault)
     decision = "Deny" if deny else "Allow"
     rule = PolicyEntry(
         resource=resource, actions=_words(actions), decision=decision, source_ips=list(sources or ()) or None
     )
 
-    async def change(admin: Admin, address: Address) -> None:
+    async def change(admin: "Admin", address: "Address") -> None:
         await admin.accounts.put_rule(address, USER_PREFIX + name, rule)
 
     _everywhere(context, servers, cluster, broker, change, f"{decision.lower()} {actions} on {resource} to {name}: set")
@@ -227,7 +235,7 @@ def delete_rules(
 ) -> None:
     """Take the rule about a resource, or all rules, from a user."""
 
-    async def change(admin: Admin, address: Address) -> None:
+    async def change(admin: "Admin", address: "Address") -> None:
         await admin.accounts.delete_rules(address, USER_PREFIX + name, resource or None)
 
     said = f"deleted the rule of {name} about {resource}" if resource else f"deleted all rules of {name}"
@@ -246,7 +254,7 @@ def list_rules(
 ) -> None:
     """List rules."""
 
-    async def rows_at(admin: Admin, address: Address) -> list[Row]:
+    async def rows_at(admin: "Admin", address: "Address") -> list[Row]:
         return [row for info in await admin.accounts.rules(address, name) for row in _rule_rows(address, info)]
 
     columns = ["broker", "user", "decision", "actions", "resource", "from", "kind"]
@@ -267,7 +275,7 @@ def ask_rules(
     """Say whether a user may do something, and which rule says so. The exit status is 1 if a broker denies it."""
     need = _need(context, action, resource)
 
-    async def work() -> list[tuple[Address, Verdict]]:
+    async def work() -> list[tuple["Address", "Verdict"]]:
         async with admin_of(context, servers) as admin:
             keepers = await admin.accounts.keepers(cluster, broker)
             return [(address, await _verdict(admin, address, name, need, source)) for address in keepers]
@@ -280,7 +288,7 @@ def ask_rules(
         raise typer.Exit(DENIED)
 
 
-async def _verdict(admin: Admin, at: Address, name: str, need: Need, source: str) -> Verdict:
+async def _verdict(admin: "Admin", at: "Address", name: str, need: "Need", source: str) -> "Verdict":
     known = [info for info in await admin.accounts.users(at, name) if info.username == name]
     if not known:
         raise NoSuchName(f"{at} has no user {name!r}; `firearrow user list` shows those that it has")
@@ -290,7 +298,7 @@ async def _verdict(admin: Admin, at: Address, name: str, need: Need, source: str
     return decide(User(name, "", kind, status), Rules() if rules is None else rules_in(rules), need, source)
 
 
-def _need(context: typer.Context, action: str, resource: str) -> Need:
+def _need(context: typer.Context, action: str, resource: str) -> "Need":
     wanted, found = word(Action, action), parse_resource(resource)
     if wanted is None or wanted is Action.ALL:
         known = ", ".join(each.value for each in Action if each is not Action.ALL)
@@ -300,7 +308,7 @@ def _need(context: typer.Context, action: str, resource: str) -> Need:
     return thing(found.kind, found.name, (wanted,))
 
 
-def _user_row(address: Address, info: UserInfo) -> Row:
+def _user_row(address: "Address", info: "UserInfo") -> Row:
     return {
         "broker": str(address),
         "user": info.username or "",
@@ -309,7 +317,7 @@ def _user_row(address: Address, info: UserInfo) -> Row:
     }
 
 
-def _rule_rows(address: Address, info: AclInfo) -> list[Row]:
+def _rule_rows(address: "Address", info: "AclInfo") -> list[Row]:
     return [
         {
             "broker": str(address),

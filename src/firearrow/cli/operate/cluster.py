@@ -1,15 +1,18 @@
 """``firearrow cluster``: the clusters that name servers know, and the brokers of one."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
-from firearrow.admin import Admin, BrokerMember
-from firearrow.admin.broker_state import BrokerState
 from firearrow.cli.cluster import AsJson, NameServers
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.states import print_states, state_fields
 from firearrow.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin, BrokerMember
+    from firearrow.admin.broker_state import BrokerState
 
 cluster = typer.Typer(add_completion=False, help="List and describe clusters.", no_args_is_help=True)
 
@@ -20,7 +23,7 @@ def list_clusters(
 ) -> None:
     """List the clusters that the name servers know."""
 
-    async def ask(admin: Admin) -> list[tuple[str, int, int, int]]:
+    async def ask(admin: "Admin") -> list[tuple[str, int, int, int]]:
         return _counts(await admin.brokers.list())
 
     names = ["cluster", "brokers", "masters", "slaves"]
@@ -45,7 +48,7 @@ def describe_cluster(
 ) -> None:
     """Show the brokers of a cluster: versions, messages a second, disk, time since start."""
 
-    async def ask(admin: Admin) -> Sequence[BrokerState]:
+    async def ask(admin: "Admin") -> Sequence["BrokerState"]:
         return await admin.operations.states(await admin.brokers.list(name))
 
     show(
@@ -59,7 +62,7 @@ def describe_cluster(
     )
 
 
-def _counts(members: Sequence[BrokerMember]) -> list[tuple[str, int, int, int]]:
+def _counts(members: Sequence["BrokerMember"]) -> list[tuple[str, int, int, int]]:
     rows = []
     for name in sorted({member.cluster for member in members}):
         chosen = [member for member in members if member.cluster == name]

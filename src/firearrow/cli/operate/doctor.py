@@ -1,16 +1,17 @@
 """``firearrow doctor``: look at a cluster and this host, and name what is wrong."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.admin.doctor.collect import collect
-from firearrow.admin.doctor.faults import ERROR, Finding, judge
-from firearrow.admin.doctor.snapshot import Snapshot
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, run
 from firearrow.cli.tables import print_json, print_table
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.host import Host, this_host
+
+if TYPE_CHECKING:
+    from firearrow.admin.doctor.faults import Finding
+    from firearrow.admin.doctor.snapshot import Snapshot
 
 
 def doctor(
@@ -25,8 +26,10 @@ def doctor(
 
     It asks name servers, brokers and consumers, and changes nothing.
     """
+    from firearrow.admin.doctor.collect import collect
+    from firearrow.admin.doctor.faults import ERROR, judge
 
-    async def look() -> Snapshot:
+    async def look() -> "Snapshot":
         async with admin_of(context, servers) as admin:
             return await collect(admin, SystemClock().now_ms(), this_host() if host else Host())
 
@@ -40,7 +43,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _print(seen: Snapshot, findings: list[Finding]) -> None:
+def _print(seen: "Snapshot", findings: list["Finding"]) -> None:
     rows = [(each.severity, each.name, each.about, each.what, each.next) for each in findings]
     if rows:
         print_table("Faults", ["", "fault", "where", "what", "what to do"], rows)
@@ -50,7 +53,7 @@ def _print(seen: Snapshot, findings: list[Finding]) -> None:
         typer.echo(f"not looked at: {seen.left_out}")
 
 
-def _fields(finding: Finding) -> dict[str, str]:
+def _fields(finding: "Finding") -> dict[str, str]:
     return {
         "severity": finding.severity,
         "fault": finding.name,

@@ -1,16 +1,16 @@
 """``firearrow group create``, ``update``, ``delete`` and ``skip``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from firearrow.admin import QueueMove
-from firearrow.admin.groups import LAST
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.moves import print_moves, queue_of
 from firearrow.errors import NoSuchName, SettingsError
-from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+
+if TYPE_CHECKING:
+    from firearrow.admin import QueueMove
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 InCluster = Annotated[str, typer.Option("--cluster", "-c", help="On every master of this cluster.")]
@@ -67,6 +67,7 @@ def _with_settings(act: Callable[[typer.Context, str, Wanted], None]) -> Callabl
 @_with_settings
 def create_group(context: typer.Context, servers: str, wanted: Wanted) -> None:
     """Create a consumer group, on brokers that do not make groups by themselves."""
+    from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 
     async def make() -> None:
         async with admin_of(context, servers) as admin:
@@ -139,7 +140,9 @@ def skip_group(
     if place is None and count is not None:
         fail(context, "--count is of one queue; give it too, --queue BROKER:NUMBER, or leave --count out to skip all")
 
-    async def skip() -> Sequence[QueueMove]:
+    async def skip() -> Sequence["QueueMove"]:
+        from firearrow.admin.groups import LAST
+
         async with admin_of(context, servers) as admin:
             groups = admin.groups
             if place is None:

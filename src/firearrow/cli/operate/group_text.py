@@ -1,14 +1,18 @@
-"""How the description of a group is printed: members, subscriptions, filters, queues and who holds them."""
+"""The printed description of a group: members, subscriptions, filters, queues and their holders."""
+
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from firearrow.admin import GroupDescription
-from firearrow.admin.group_members import HeldQueue, Holders
-from firearrow.admin.groups import QueueProgress
 from firearrow.cli.tables import print_table, time_text
 from firearrow.model import MessageQueue
 
-Described = tuple[GroupDescription, Holders]
+if TYPE_CHECKING:
+    from firearrow.admin import GroupDescription
+    from firearrow.admin.group_members import HeldQueue, Holders
+    from firearrow.admin.groups import QueueProgress
+
+Described: TypeAlias = "tuple[GroupDescription, Holders]"
 
 
 def print_group(described: Described) -> None:
@@ -34,7 +38,7 @@ def print_group(described: Described) -> None:
     _print_queues(found, {each.queue: each for each in holders.queues})
 
 
-def _print_queues(found: GroupDescription, held: dict[MessageQueue, HeldQueue]) -> None:
+def _print_queues(found: "GroupDescription", held: dict[MessageQueue, "HeldQueue"]) -> None:
     names = [
         "topic",
         "broker",
@@ -65,7 +69,7 @@ def _print_queues(found: GroupDescription, held: dict[MessageQueue, HeldQueue]) 
     print_table("Queues", names, rows)
 
 
-def _place(progress: QueueProgress | None) -> dict[str, object]:
+def _place(progress: "QueueProgress | None") -> dict[str, object]:
     """Return how far a group is in a queue; nothing for one that a member holds and nobody has committed in."""
     return {
         "committed": None if progress is None else progress.committed,
@@ -75,7 +79,7 @@ def _place(progress: QueueProgress | None) -> dict[str, object]:
     }
 
 
-def _holder(held: HeldQueue | None) -> dict[str, object]:
+def _holder(held: "HeldQueue | None") -> dict[str, object]:
     if held is None:
         return {"member": None}
     return {

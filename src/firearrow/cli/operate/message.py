@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.admin import Admin
-from firearrow.admin.messages import FoundMessage
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, name_servers, reach_of, run
 from firearrow.cli.messages.message_printer import message_fields
 from firearrow.cli.operate.listing import Watch, show
@@ -17,12 +15,13 @@ from firearrow.cli.times import time_ms
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
-from firearrow.protocol.bodies.group.running_info import ConsumeResult
-from firearrow.protocol.conversation import INT64_MAX
 from firearrow.runtime.clock import SystemClock
 
+if TYPE_CHECKING:
+    from firearrow.admin import Admin
+    from firearrow.admin.messages import FoundMessage
+
 PRODUCER_GROUP: Final = "firearrow-resend"
-CONSUMED: Final = frozenset({ConsumeResult.CR_SUCCESS.value, ConsumeResult.CR_COMMIT.value})
 COLUMNS: Final = ["stored", "broker", "queue", "offset", "message id", "tag", "keys", "body"]
 
 
@@ -53,10 +52,10 @@ def get(
 ) -> None:
     """Show a message with everything that its record holds."""
 
-    async def ask(admin: Admin) -> Sequence[FoundMessage]:
+    async def ask(admin: "Admin") -> Sequence["FoundMessage"]:
         return await admin.messages.get(message_id, topic)
 
-    def tables(found: Sequence[FoundMessage]) -> None:
+    def tables(found: Sequence["FoundMessage"]) -> None:
         for each in found:
             shown = {name: value for name, value in _fields(each).items() if name != "bodyBase64"}
             print_pairs("Message", {**shown, "body": body_text(each.stored.body, 1000)})
@@ -87,7 +86,7 @@ def query(
     """List the messages of a topic that have a key."""
     begin_ms, end_ms = _span(context, start, to)
 
-    async def ask(admin: Admin) -> Sequence[FoundMessage]:
+    async def ask(admin: "Admin") -> Sequence["FoundMessage"]:
         last_ms = end_ms - 1  # brokers count the end in
         return await admin.messages.query(topic, key, begin_ms=begin_ms, end_ms=last_ms, most=limit)
 
@@ -117,7 +116,7 @@ def by_time(
     _span(context, start, to)
     where, reach = name_servers(context, servers), reach_of(context)
 
-    async def ask(_admin: Admin) -> list[tuple[StoredMessage, MessageQueue]]:
+    async def ask(_admin: "Admin") -> list[tuple[StoredMessage, MessageQueue]]:
         from firearrow.cli.messages.topic_reader import Look, Reader
         from firearrow.client import PullConsumer
 
@@ -172,7 +171,9 @@ def resend(
     typer.echo(run(context, again))
 
 
-async def _consume_again(admin: Admin, found: FoundMessage, group: str, client: str) -> str:
+async def _consume_again(admin: "Admin", found: "FoundMessage", group: str, client: str) -> str:
+    from firearrow.protocol.bodies.group.running_info import ConsumeResult
+
     members = [each.client_id for each in (await admin.groups.describe(group)).members]
     if not members or (client and client not in members):
         there = ", ".join(members) or "none"
@@ -181,12 +182,14 @@ async def _consume_again(admin: Admin, found: FoundMessage, group: str, client: 
     result = await admin.messages.consume_again(found, group, chosen)
     remark = f", {result.remark}" if result.remark else ""
     said = f"{result.consume_result} in {result.spent_time_mills} ms{remark}"
-    if result.consume_result not in CONSUMED:
+    if result.consume_result not in (ConsumeResult.CR_SUCCESS.value, ConsumeResult.CR_COMMIT.value):
         raise NotConsumed(f"{chosen} did not consume it: {said}; its log says more. Offsets are as before")
     return f"{chosen} consumed it: {said}"
 
 
 def _span(context: typer.Context, start: str, to: str) -> tuple[int, int]:
+    from firearrow.protocol.conversation import INT64_MAX
+
     now_ms = SystemClock().now_ms()
     try:
         begin_ms, end_ms = time_ms(start, now_ms) if start else 0, time_ms(to, now_ms) if to else INT64_MAX
@@ -197,7 +200,7 @@ def _span(context: typer.Context, start: str, to: str) -> tuple[int, int]:
     return begin_ms, end_ms
 
 
-def _fields(found: FoundMessage) -> dict[str, object]:
+def _fields(found: "FoundMessage") -> dict[str, object]:
     return {**message_fields(found.stored, found.queue), "offsetMessageId": found.offset_id}
 
 

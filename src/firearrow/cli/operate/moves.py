@@ -1,11 +1,14 @@
-"""How the moves of a group's offsets are given and printed."""
+"""The moves of a group's offsets: their options and their printed form."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from firearrow.admin import QueueMove
 from firearrow.cli.tables import print_json, print_table
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
+
+if TYPE_CHECKING:
+    from firearrow.admin import QueueMove
 
 
 def queue_of(topic: str, text: str) -> MessageQueue:
@@ -18,7 +21,7 @@ def queue_of(topic: str, text: str) -> MessageQueue:
     return MessageQueue(topic, broker, int(number))
 
 
-def print_moves(moves: Sequence[QueueMove], group: str, topic: str, *, as_json: bool, dry_run: bool) -> None:
+def print_moves(moves: Sequence["QueueMove"], group: str, topic: str, *, as_json: bool, dry_run: bool) -> None:
     """Print the moved queues, as a table or as JSON."""
     if as_json:
         print_json(

@@ -1,4 +1,4 @@
-"""How the states of brokers are printed."""
+"""The printed form of the states of brokers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.admin import Admin
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run, told_when_interrupted
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
 from firearrow.errors import FireArrowError, NoSuchName, NotNow, PartlyDone, SettingsError
 from firearrow.model.flags import perm_text
-from firearrow.protocol.bodies.naming.route import TopicRouteData
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin
+    from firearrow.protocol.bodies.naming.route import TopicRouteData
 
 LOOK_S = 1.0
 
@@ -28,12 +30,12 @@ def route_topic(
 ) -> None:
     """Show where name servers send clients: brokers with addresses, queues and permission."""
 
-    async def ask(admin: Admin) -> Sequence[TopicRouteData]:
+    async def ask(admin: "Admin") -> Sequence["TopicRouteData"]:
         if await admin.brokers.route(name) is None:
             raise NoSuchName(f"no name server knows a topic {name!r}; firearrow topic list shows those that are there")
         return [route for route in await admin.brokers.routes(name) if route is not None]
 
-    def tables(found: Sequence[TopicRouteData]) -> None:
+    def tables(found: Sequence["TopicRouteData"]) -> None:
         rows = [tuple(row.values()) for row in _rows(found[0])]
         print_table(f"Route of {name}", ["broker", "cluster", "addresses", "read queues", "write queues", "perm"], rows)
         if any(_rows(other) != _rows(found[0]) for other in found[1:]):
@@ -50,7 +52,7 @@ def route_topic(
     )
 
 
-def _rows(route: TopicRouteData) -> list[dict[str, object]]:
+def _rows(route: "TopicRouteData") -> list[dict[str, object]]:
     brokers = {data.broker_name: data for data in route.broker_datas}
     rows: list[dict[str, object]] = []
     for queues in sorted(route.queue_datas, key=lambda each: each.broker_name or ""):
@@ -129,7 +131,7 @@ def shrink_topic(
     typer.echo(f"topic {name} has {queues} queues on each broker")
 
 
-async def _until_read(admin: Admin, topic: str, queues: int, brokers: Sequence[str], most_s: float) -> None:
+async def _until_read(admin: "Admin", topic: str, queues: int, brokers: Sequence[str], most_s: float) -> None:
     loop = asyncio.get_running_loop()
     ends = loop.time() + most_s
     while unread := await admin.sizes.unread(topic, queues, brokers):

@@ -21,7 +21,7 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Profile(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How one cluster is reached."""
+    """The name servers, TLS settings and keys for one cluster."""
 
     __repr__ = hidden_repr
 

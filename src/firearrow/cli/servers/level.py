@@ -1,4 +1,4 @@
-"""How servers log: from which level on, as text or JSON lines, to standard error or to files that rotate."""
+"""Options for the log of servers: the level, text or JSON lines, standard error or files that rotate."""
 
 import logging
 import signal

@@ -1,4 +1,4 @@
-"""When a worker that has ended is started again: back-off. Pure; time is an argument, in seconds."""
+"""Back-off before a worker that has ended is started again. Pure; time is an argument, in seconds."""
 
 from typing import Final
 

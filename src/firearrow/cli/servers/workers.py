@@ -39,7 +39,7 @@ _ENDINGS: Final = (signal.SIGTERM, signal.SIGKILL)
 
 
 class Worker(Struct, frozen=True):
-    """What one worker is started with."""
+    """The arguments and environment of one worker."""
 
     number: int
     arguments: tuple[str, ...]
@@ -47,7 +47,7 @@ class Worker(Struct, frozen=True):
 
 
 class Workers(Struct, frozen=True):
-    """What all workers share."""
+    """The settings that all workers share."""
 
     count: int
     name: str
@@ -133,7 +133,7 @@ class Supervisor:
 
     async def _tell_ready(self) -> None:
         for kept in self._kept:
-            await kept.served()
+            await kept.wait_until_serving()
         notify("READY=1")
 
     def _begin_restart(self, group: asyncio.TaskGroup) -> None:
@@ -197,8 +197,8 @@ class _Kept:
         self._serves.clear()
         return await process.wait()
 
-    async def served(self) -> None:
-        """Return when the worker serves."""
+    async def wait_until_serving(self) -> None:
+        """Wait until the worker serves."""
         await self._serves.wait()
 
     def kill(self) -> None:

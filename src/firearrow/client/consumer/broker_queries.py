@@ -105,6 +105,8 @@ class PullOrder(Struct, frozen=True):
     carries_filter: bool = False
     """Whether the pull carries an SQL expression. It always carries a tag expression; members of a group send SQL
     expressions with their heartbeats."""
+    reads_hidden: bool = False
+    """Whether the pull may read a queue that the topic has lost by shrinking, see `hidden_queues`."""
 
     @property
     def is_large(self) -> bool:
@@ -200,6 +202,7 @@ class Puller:
             expression_type=order.subscription.kind,
             max_msg_bytes=order.max_bytes,
             large=True if order.is_large else None,
+            hidden=True if order.reads_hidden else None,
         )
         reply = await self._call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)
         answer = reply.answer

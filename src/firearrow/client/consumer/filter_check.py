@@ -24,7 +24,7 @@ CHECK_TIMEOUT_MS: Final = 3000
 MOST_TAKEN: Final = 1000
 """The most filters and brokers of which a consumer remembers that the broker takes the filter."""
 _OURS: Final = ("expression does not compile", "enablePropertyFilter is false")
-"""What FireArrow's brokers say when they refuse a CEL filter."""
+"""Words in the remarks with which FireArrow's brokers refuse a CEL filter."""
 
 log: Final = logging.getLogger(__name__)
 

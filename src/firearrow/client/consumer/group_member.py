@@ -57,7 +57,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Parts(NamedTuple):
-    """What a consumer has while it is open."""
+    """The parts of an open consumer."""
 
     instance: Instance
     receiver: Receiver

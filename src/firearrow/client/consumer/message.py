@@ -169,17 +169,17 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def reconsume_times(self) -> int:
-        """How often the message was delivered before."""
+        """The number of earlier deliveries of the message."""
         return self.stored.reconsume_times + self._attempts
 
     @property
     def born_timestamp(self) -> int:
-        """When the producer made it, in milliseconds since 1970."""
+        """The time at which the producer made the message, in milliseconds since 1970."""
         return self.stored.born_timestamp
 
     @property
     def store_timestamp(self) -> int:
-        """When the broker stored it, in milliseconds since 1970."""
+        """The time at which the broker stored the message, in milliseconds since 1970."""
         return self.stored.store_timestamp
 
     async def ack(self) -> None:

@@ -293,23 +293,17 @@ class PullConsumer(NeedsAwait, Generic[V]):
         await self._member.instance.route(queue.topic)
         wanted = subscription(queue.topic, expression, version=0)
         await self._carried.check(self._member.instance, self.settings.group, wanted, queue.broker_name)
-        order = PullOrder(
-            queue,
-            offset,
-            wanted,
-            max_messages,
-            max_bytes,
-            wait_ms,
-            timeout_ms,
-            broker_id=broker_id,
-            carries_filter=True,
-        )
+        limits = (max_messages, max_bytes, wait_ms, timeout_ms)
+        order = PullOrder(queue, offset, wanted, *limits, broker_id=broker_id, carries_filter=True)
         try:
-            return await self._member.receiver.puller.pull(order)
+            return await self._pull(order)
         except ConnectionLost as error:
             if self._member.is_open:
                 raise
             raise ClientClosed("the consumer was closed while this pull waited") from error
+
+    async def _pull(self, order: PullOrder) -> PulledBytes:
+        return await self._member.receiver.puller.pull(order)
 
     async def pull_range(
         self,

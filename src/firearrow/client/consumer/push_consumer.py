@@ -48,6 +48,9 @@ from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.runtime.threads import Threads
 from firearrow.serializers import Deserializer, V
 
+CANCEL_S: Final = 1.0
+"""Seconds that a close waits for cancelled handlers."""
+
 
 class Consumer(NeedsAwait, Generic[V]):
     """Receives messages. Use it in an ``async with`` block.
@@ -113,6 +116,7 @@ class Consumer(NeedsAwait, Generic[V]):
             doors=doors,
         )
         self._threads: list[Threads] = []
+        self._working: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -134,11 +138,22 @@ class Consumer(NeedsAwait, Generic[V]):
         self._member.receiver.outlet.ready.close()
 
     async def close(self) -> None:
-        """Commit, leave the group, close connections. Unsettled messages are delivered again to other members."""
-        await self._member.close()
-        threads, self._threads = self._threads, []
-        for pool in threads:
-            pool.close()
+        """Commit, leave the group, close connections. Unsettled messages are delivered again to other members.
+
+        Coroutines of handlers that have not ended by then are cancelled, and ``run`` returns.
+        """
+        try:
+            await self._member.close()
+        finally:
+            threads, self._threads = self._threads, []
+            for pool in threads:
+                pool.close()
+            # A handler may close its own consumer: it goes on.
+            working = [task for task in self._working if task is not asyncio.current_task()]
+            for task in working:
+                task.cancel()
+        if working:
+            await asyncio.wait(working, timeout=CANCEL_S)
 
     @property
     def client_id(self) -> str:
@@ -241,9 +256,11 @@ class Consumer(NeedsAwait, Generic[V]):
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work()) for _ in range(workers or self.settings.workers)]
+            self._working.update(tasks)
             try:
                 await asyncio.wait(tasks)
             finally:
+                self._working.difference_update(tasks)
                 is_over = True  # a handler may answer its cancellation with another error, or with none
 
 

@@ -23,14 +23,14 @@ Ask = Callable[[int, int], Coroutine[Any, Any, PulledBytes]]
 
 IN_FLIGHT: Final = 8
 LATELY: Final = 8
-"""How many recent answers count; the largest of them sets the stride."""
+"""The number of recent answers that count; the largest of them sets the stride."""
 TRIED_AFTER: Final = 16
 TRIED_AFTER_MOST: Final = 1024
 """Full answers in a row before a longer stride is tried; doubled after every try that brought no more messages."""
 
 
 class Stride:
-    """How many messages to ask for at a time."""
+    """The number of messages that each pull asks for."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""When a member divides the queues of its topics: at the start, at every notice, and every ``rebalance_ms``.
+"""The loop that divides the queues of a member's topics: at the start, at every notice, and every ``rebalance_ms``.
 
 A notice comes from a broker (members changed), from a changed route, and from a changed subscription. `Membership`
 finds out which queues are the member's; the loop assigns them to its receiver, and remembers since when and why a topic
@@ -18,7 +18,7 @@ from firearrow.client.instance import Instance
 UNSETTLED_S: Final = 1.0
 """Back-off before queues are divided again if that failed for a topic."""
 UNDIVIDED_S: Final = 0.9
-"""How long a topic may be without queues before a warning: a new group needs a moment."""
+"""Seconds that a topic may be without queues before a warning: a new group needs a moment."""
 MIN_REBALANCE_S: Final = 0.1
 
 

@@ -105,7 +105,7 @@ class ConsumerSettings(ClientSettings, frozen=True):
 
     @property
     def reconsume_limit(self) -> int:
-        """How often a broker delivers a message again before it goes to the dead letters."""
+        """The number of times that a broker delivers a message again before it goes to the dead letters."""
         return DEFAULT_RECONSUME_TIMES if self.max_reconsume_times < 0 else self.max_reconsume_times
 
 

@@ -25,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 NO_QUEUE: Final = -1
 """Queue number in a stall of a topic without known queues, or of a whole consumer."""
 SILENT_S: Final = 2.0
-"""How long no division may succeed before a warning that no name server has answered."""
+"""Seconds without a successful division before a warning that no name server has answered."""
 
 
 class Stall(Struct, frozen=True):

@@ -74,7 +74,7 @@ def _short(text: str) -> str:
 
 
 Expression = str | Filter
-"""What a group wants of a topic: ``*``, tags as ``A || B``, or a filter on properties or the body."""
+"""The messages of a topic that a group wants: ``*``, tags as ``A || B``, or a filter on properties or the body."""
 Topics = str | Iterable[str] | Mapping[str, Expression]
 """A topic, several, or topics with their expressions."""
 

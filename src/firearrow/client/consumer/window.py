@@ -1,4 +1,4 @@
-"""What a consumer holds of one queue, handed out, waiting or finished, and what may be committed. Pure.
+"""The messages of one queue in a consumer, handed out, waiting or finished, and the committable offset. Pure.
 
 A window starts at an offset. Pulls add messages at its end, in order; handlers finish them in any order. The
 committable offset is the lowest unfinished one, so a crash repeats messages and skips none. Messages that were pulled

@@ -1,1 +1,1 @@
-"""What clients count, and the metrics that Prometheus and OpenTelemetry get of it."""
+"""The counts of clients, and their metrics for Prometheus and OpenTelemetry."""

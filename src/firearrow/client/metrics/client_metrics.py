@@ -39,7 +39,7 @@ class ClientMetrics:
             raise SettingsError(f"max_topics={max_topics}: give 1 or more")
         self._labels = _checked(labels or {})
         self.counts: Final = Counts(max_topics)
-        """What clients add to."""
+        """The counts that clients add to."""
 
     def collect(self) -> "Iterator[Metric]":
         """Yield the metrics of the present; prometheus-client calls this, from any thread."""

@@ -1,4 +1,4 @@
-"""What clients count, by additions to plain attributes. Pure.
+"""The counts of clients, kept by additions to plain attributes. Pure.
 
 One `Counts` serves any number of producers and consumers of a process, also in several threads. No function here waits
 or takes a lock: under the interpreter's lock an addition to an attribute, and the copy of a dictionary, are not
@@ -22,7 +22,7 @@ AGE_S: Final = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0, 3600.0)
 
 
 class Sends:
-    """What was sent to one topic."""
+    """Counts of the sends to one topic."""
 
     __slots__ = ("batches", "failed", "messages", "retries", "size_bytes", "succeeded")
 
@@ -37,7 +37,7 @@ class Sends:
 
 
 class Deliveries:
-    """What a group got of one topic."""
+    """Counts of the deliveries of one topic to a group."""
 
     __slots__ = (
         "age", "awaited", "failed", "messages", "pauses", "pull_errors", "rebalances", "size_bytes", "succeeded",
@@ -56,7 +56,7 @@ class Deliveries:
 
 
 class Held(NamedTuple):
-    """What a consumer holds of one topic now."""
+    """The queues and messages of one topic that a consumer holds now."""
 
     group: str
     topic: str
@@ -80,7 +80,7 @@ class Holder(Protocol):
 
 
 class Counts:
-    """What all clients with the same `ClientMetrics` count: at most ``max_topics`` topics, and groups with topics."""
+    """The counts of clients with the same `ClientMetrics`: at most ``max_topics`` topics, and groups with topics."""
 
     def __init__(self, max_topics: int) -> None:
         self._max_topics = max_topics

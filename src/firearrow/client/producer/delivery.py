@@ -7,7 +7,7 @@ next goes to another broker, unless the message must keep an order: then it goes
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from firearrow.client.instance import Instance
 from firearrow.client.name_servers import UNANSWERED
@@ -28,8 +28,10 @@ from firearrow.record.recall_handle import decode_handle
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
 
+T = TypeVar("T")
+
 Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
-"""How the queue of a message follows from the queues that its topic has now."""
+"""Chooses the queue of a message among the queues that its topic has now."""
 
 FIRST_WITH_TIMERS: Final = version_number("5.0.0")
 _RECALL_HINTS: Final[dict[int, str]] = {
@@ -50,20 +52,33 @@ class Delivery:
         self._rounds: dict[str, RoundRobin] = {}
         self._faults = Faults()
         self._attempt_ms = float(settings.attempt_timeout_ms or "inf")
+        self._places: asyncio.Semaphore | None = None
         self._meter = SendMeter(settings.metrics.counts) if settings.metrics is not None else None
 
-    async def send(
+    def open(self) -> None:
+        """Begin with no request in flight."""
+        self._places = asyncio.Semaphore(self._settings.max_sends) if self._settings.max_sends else None
+
+    def send(
         self,
         outgoing: Outgoing | OutgoingBatch,
         choose: Choice | None,
         timeout_ms: float | None,
         *,
         only_once: bool = False,
-    ) -> tuple[int, SendAnswer, MessageQueue]:
+    ) -> Awaitable[tuple[int, SendAnswer, MessageQueue]]:
         """Have a broker store it; return the code and the answer of the broker, and the queue.
 
-        With ``only_once`` it is not sent again if it may have been stored.
+        With ``only_once`` it is not sent again if it may have been stored. While ``max_sends`` requests are in flight
+        it waits; its deadline begins after that.
         """
+        if self._places is None:
+            return self._send(outgoing, choose, timeout_ms, only_once=only_once)
+        return _placed(self._places, partial(self._send, outgoing, choose, timeout_ms, only_once=only_once))
+
+    async def _send(
+        self, outgoing: Outgoing | OutgoingBatch, choose: Choice | None, timeout_ms: float | None, *, only_once: bool
+    ) -> tuple[int, SendAnswer, MessageQueue]:
         instance, loop = self._opened(), asyncio.get_running_loop()
         limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
@@ -107,8 +122,13 @@ class Delivery:
         if self._meter is not None:
             self._meter.retried(topic)
 
-    async def tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> None:
-        """Send a message to a broker without an answer."""
+    def tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> Awaitable[None]:
+        """Send a message to a broker without an answer. While ``max_sends`` requests are in flight it waits."""
+        if self._places is None:
+            return self._tell(outgoing, choose, timeout_ms)
+        return _placed(self._places, partial(self._tell, outgoing, choose, timeout_ms))
+
+    async def _tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> None:
         instance, route = self._opened(), await self.route(outgoing.topic)
         chosen = choose(route.write_queues) if choose else self._next_queue(route)
         request, address = request_for(outgoing, chosen, self._settings), self._master(instance, chosen)
@@ -247,6 +267,12 @@ class Delivery:
             instance.hurry()
             raise NoRoute(f"the master of broker {queue.broker_name} is not known to any name server now")
         return address
+
+
+async def _placed(places: asyncio.Semaphore, send: Callable[[], Awaitable[T]]) -> T:
+    """Send a request once there is a place for it."""
+    async with places:
+        return await send()
 
 
 def same_queue(queue: MessageQueue, _queues: Sequence[MessageQueue]) -> MessageQueue:

@@ -36,7 +36,7 @@ class EncodedBatch(Struct, frozen=True):
     wait: str | None = None
     """The WAIT property of all messages; None if they have none."""
     sys_flag: int = 0
-    """How all bodies are compressed, as in the sysFlag of a record; 0: not."""
+    """The compression of all bodies, as in the sysFlag of a record; 0: none."""
 
 
 class EncodedMessage(Struct, frozen=True):

@@ -2,9 +2,10 @@
 
 A message waits in a pending batch with messages of the same topic, the same queue if it is fixed, and the same sharding
 key. A batch is sent when its oldest message has waited for ``linger_ms``, or when it is full. A message is checked and
-encoded before it joins a batch, so that an invalid message fails alone. A send ends when the broker has acknowledged
-its batch, with the offset and id of its own message, or with the batch's error: no message that is only in memory is
-reported as sent. A batch that a broker refuses as illegal is sent again message by message, since none was stored.
+encoded before it joins a batch, so that an invalid message fails alone; one whose send is cancelled before its batch
+leaves is not sent. A send ends when the broker has acknowledged its batch, with the offset and id of its own message,
+or with the batch's error: no message that is only in memory is reported as sent. A batch that a broker refuses as
+illegal is sent again message by message, since none was stored.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import Final
 from firearrow.client.producer.outgoing import Entry, companions
 from firearrow.client.producer.result import SendResult
 from firearrow.client.tasks import Tasks
-from firearrow.errors import ClientClosed, RequestRefused, SendFailed
+from firearrow.errors import ConnectionLost, RequestRefused, SendFailed
 from firearrow.model import Message
 from firearrow.protocol.codes import ResponseCode
 
@@ -44,8 +45,10 @@ def may_wait(message: Message) -> bool:
 class Linger:
     """The pending batches of one producer."""
 
-    def __init__(self, tasks: Tasks, linger_ms: float, max_bytes: int) -> None:
-        self._tasks = tasks
+    def __init__(self, linger_ms: float, max_bytes: int) -> None:
+        # Tasks of their own, which a close of the client does not cancel: a batch that is on the wire must learn from
+        # its connection whether it may be stored.
+        self._tasks = Tasks("producer")
         self._linger_s = linger_ms / 1000
         self._max_bytes = max_bytes
         self._pending: dict[Hashable, _PendingBatch] = {}
@@ -86,15 +89,22 @@ class Linger:
         """Send all pending batches, and return when every message has an outcome."""
         for batch in list(self._pending):
             self._leave(batch)
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Return when every message has an outcome."""
         if self._leaving:
             await asyncio.wait(list(self._leaving))
 
 
 async def _send(batch: _PendingBatch) -> None:
+    _drop_cancelled(batch)
+    if not batch.entries:
+        return
     try:
         results = await batch.send(batch.entries)
     except asyncio.CancelledError:
-        _fail(batch, ClientClosed("the producer was closed before the message was sent"))
+        _fail(batch, ConnectionLost("the event loop ended before the message was acknowledged; it may be stored"))
         raise
     except SendFailed as error:
         if _is_illegal(error) and len(batch.entries) > 1:
@@ -107,6 +117,12 @@ async def _send(batch: _PendingBatch) -> None:
         for future, result in zip(batch.futures, results, strict=True):
             if not future.done():
                 future.set_result(result)
+
+
+def _drop_cancelled(batch: _PendingBatch) -> None:
+    """Drop the messages whose sends were cancelled before the batch left."""
+    left = [pair for pair in zip(batch.entries, batch.futures, strict=True) if not pair[1].done()]
+    batch.entries, batch.futures = [entry for entry, _ in left], [future for _, future in left]
 
 
 def _fail(batch: _PendingBatch, error: Exception) -> None:

@@ -9,7 +9,6 @@ recognise a duplicate. A send returns only after a broker has acknowledged the m
 A producer belongs to the loop and the process that opened it. Java: ``DefaultMQProducerImpl``.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import TracebackType
@@ -96,7 +95,7 @@ class Producer(NeedsAwait, Generic[V]):
         self._delivery = Delivery(self.settings, self._opened)
         self._transactions = Coordinator(self.settings, self._delivery, self._opened_here, self._check_usable, check)
         self._linger: Linger | None = None
-        self._places: asyncio.Semaphore | None = None
+        self._batches: Linger | None = None  # the same, until every batch has ended
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -124,9 +123,9 @@ class Producer(NeedsAwait, Generic[V]):
             self._heartbeat,
             handlers=self._transactions.open(),
         )
-        self._places = asyncio.Semaphore(settings.max_sends) if settings.max_sends else None
+        self._delivery.open()
         if settings.linger_ms:
-            self._linger = Linger(self._instance.tasks, settings.linger_ms, settings.max_message_bytes)
+            self._linger = self._batches = Linger(settings.linger_ms, settings.max_message_bytes)
         self._instance.open()
         self._transactions.start(self._instance)
         if settings.wait_ready_ms:
@@ -142,7 +141,7 @@ class Producer(NeedsAwait, Generic[V]):
         Other waiting sends fail: with ``ClientClosed``, or with ``SendFailed`` if a broker has been asked.
         """
         if self._instance is not None and self._instance.is_of_another_process:
-            self._instance = self._linger = None  # loop and connections belong to the parent process
+            self._instance = self._linger = self._batches = None  # loop and connections belong to the parent process
         if self._instance is not None:
             check_loop(self._instance.loop, "producer", "close it in that loop, before the loop ends")
         linger, self._linger = self._linger, None
@@ -152,6 +151,10 @@ class Producer(NeedsAwait, Generic[V]):
         if instance is not None:
             self._transactions.close()
             await instance.close(producer_group=self.settings.group)
+        # Batches of a close that was interrupted before have failed with their connections, like every other send.
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            await batches.ended()
 
     @property
     def client_id(self) -> str:
@@ -213,11 +216,7 @@ class Producer(NeedsAwait, Generic[V]):
                 return await self._send_together(self._linger, message, fixed_choice(message, queue, selector))
         outgoing = self._prepared(message)
         choose = fixed_choice(message, queue, selector)
-        if self._places is None:
-            code, answer, sent_to = await self._delivery.send(outgoing, choose, timeout_ms)
-        else:
-            async with self._places:
-                code, answer, sent_to = await self._delivery.send(outgoing, choose, timeout_ms)
+        code, answer, sent_to = await self._delivery.send(outgoing, choose, timeout_ms)
         return read_result(code, answer, sent_to, outgoing.unique_key)
 
     async def _send_together(self, linger: Linger, message: Message, choose: Choice | None) -> SendResult:

@@ -17,7 +17,7 @@ from firearrow.protocol.requests.message.send import SendAnswer
 
 
 class SendStatus(StrEnum):
-    """How a message is stored."""
+    """The state of a stored message: flushed and copied as the broker is set to, or not in time."""
 
     OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -39,7 +39,7 @@ STORED: Final = frozenset(STATUS_BY_CODE)
 
 
 class SendResult(Struct, frozen=True):
-    """Where and how a message is stored."""
+    """The place of a stored message, and the status of the send."""
 
     status: SendStatus
     message_id: str

@@ -1,4 +1,4 @@
-"""When a failed send is tried again, and when it is given up. Pure: time and random numbers are arguments.
+"""The policy by which a failed send is tried again or given up. Pure: time and random numbers are arguments.
 
 Another broker is tried at once. After all brokers have been tried there is a back-off that grows with each round, with
 jitter, so that many producers do not retry at the same moment. ``retries`` limits the attempts in which a broker was

@@ -1,4 +1,4 @@
-"""Which queue a message goes to: round robin, hash of a sharding key, brokers to avoid. Pure.
+"""The choice of a message's queue: round robin, hash of a sharding key, brokers to avoid. Pure.
 
 Messages without an order are sent round-robin to all queues of all brokers, and after a failure to another broker. With
 a sharding key, the queue follows from Java's hash of the key, so that Java's producers choose the same queue. A custom
@@ -97,7 +97,7 @@ class RoundRobin:
 
 
 class Faults:
-    """Which brokers to avoid, and until when. Times are seconds of any steady clock."""
+    """The brokers to avoid, and the time at which each may be used again, in seconds of any steady clock."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}

@@ -29,7 +29,9 @@ class ProducerSettings(ClientSettings, frozen=True):
     compress_level: Annotated[int, Meta(ge=0, le=9, description="Compression level.")] = DEFAULT_LEVEL
     compress_codec: Annotated[Codec, Meta(description="Compression: ZLIB, LZ4 or ZSTD.")] = Codec.ZLIB
     max_message_bytes: Annotated[int, Meta(ge=1, description="Largest body of a message or a batch.")] = 4 * 1024 * 1024
-    max_sends: Annotated[int, Meta(ge=0, description="Most sends in flight, further sends wait; 0: no limit.")] = 0
+    max_sends: Annotated[
+        int, Meta(ge=0, description="Most requests with messages in flight, further ones wait; 0: no limit.")
+    ] = 0
     linger_ms: Annotated[
         float, Meta(ge=0, description="How long a send waits to share a batch with others; 0: not at all.")
     ] = 0

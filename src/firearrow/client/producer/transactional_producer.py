@@ -32,9 +32,9 @@ class TransactionResult(Struct, frozen=True):
     """The outcome of ``send_in_transaction``."""
 
     state: TransactionState
-    """What the local transaction returned."""
+    """The state that the local transaction returned."""
     half: SendResult
-    """Where and how the half is stored."""
+    """The result of the send of the half."""
 
     @property
     def message_id(self) -> str:

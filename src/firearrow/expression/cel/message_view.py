@@ -1,4 +1,4 @@
-"""What a CEL expression sees of a message. Pure.
+"""The variables of a message that a CEL expression sees. Pure.
 
 | variable | type | what it is |
 |---|---|---|

@@ -15,7 +15,7 @@ ITEMS_A_STEP: Final = 8
 
 
 class Meter:
-    """What one evaluation has cost, and the values that it works on."""
+    """The cost of one evaluation so far, and the values that it works on."""
 
     __slots__ = ("_most", "slots", "steps", "subject")
 

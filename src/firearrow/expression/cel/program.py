@@ -22,7 +22,7 @@ CEL: Final = "CEL"
 
 
 class Verdict(Enum):
-    """What an expression says about a message. Only `TRUE` lets the message pass."""
+    """The verdict of an expression about a message. Only `TRUE` lets the message pass."""
 
     TRUE = "TRUE"
     FALSE = "FALSE"

@@ -1,1 +1,1 @@
-"""What a name server answers to clients, brokers and operators."""
+"""The handlers of a name server for requests of clients, brokers and operators."""

@@ -35,7 +35,7 @@ from firearrow.protocol.requests.naming.registration import (
 from firearrow.remoting.handlers import Answer, Call, Handlers
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
-"""How long a broker may be silent, unless it sends a timeout of its own."""
+"""The longest silence of a broker, unless it sends a timeout of its own."""
 
 WHOLE_BODY_SINCE: Final = version_number("3.0.11")
 """Brokers before this version send their table of topics without a wrapper."""

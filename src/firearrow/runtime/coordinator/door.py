@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol
 
 
 class Snapshot(NamedTuple):
-    """What a coordinator holds about a group."""
+    """The value and the live members of a group at a coordinator."""
 
     group: bytes | None
     """The value; None before the first swap."""
     live: Mapping[int, bytes]
-    """What live members tell about themselves, by member."""
+    """The facts that live members publish about themselves, by member."""
 
 
 class Coordinator(Protocol):

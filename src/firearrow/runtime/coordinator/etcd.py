@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/firearrow"
 CALL_TIMEOUT_S: Final = 1.0
-"""How long a call may take; etcd answers within milliseconds, and after the loss of its leader within seconds."""
+"""Timeout of a call; etcd answers within milliseconds, and after the loss of its leader within seconds."""
 SILENT_WATCH_S: Final = 60.0
 
 

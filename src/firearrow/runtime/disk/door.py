@@ -55,7 +55,7 @@ class Usage(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What is known of a path without opening it."""
+    """Size, time and kind of a path, read without opening it."""
 
     size: int
     modified_ms: int

@@ -24,7 +24,7 @@ RELUCTANCE_MAX: Final = 64
 
 
 class Route(enum.Enum):
-    """Where a sync runs."""
+    """The place where a sync runs: on the loop, in a process or in a thread."""
 
     INLINE = "inline"
     PROCESS = "process"

@@ -20,7 +20,7 @@ from firearrow.spark.bodies.registry import Registry, split
 UNREADABLE: Final = (
     EOFError, ValueError, IndexError, KeyError, TypeError, ArithmeticError, MemoryError, AttributeError, struct.error,
 )  # fmt: skip
-"""What fastavro raises where bytes are not of a schema."""
+"""Errors that fastavro raises for bytes that are not of a schema."""
 
 
 class Writer(NamedTuple):
@@ -142,7 +142,7 @@ def has_more_fields(writer: Known, reader: Known, depth: int = 0) -> bool:
 
 
 def more_of(value: Any, writer: Known, reader: Known) -> Any:  # noqa: ANN401 - a datum
-    """What of a value the reader's schema does not have, at its place; None without any."""
+    """Return the parts of a value that the reader's schema lacks, at their places; None without any."""
     (kind, mine), (other, theirs) = _single(writer), _single(reader)
     if value is None or kind != other:
         return None

@@ -28,7 +28,7 @@ class BodyRefused(FireArrowError):
 
 
 class TypedRows(Struct, frozen=True):
-    """What ``mapInArrow`` runs for a typed table: columns of the message, then the rest, then the fields."""
+    """The function of ``mapInArrow`` for a typed table: columns of the message, then the rest, then the fields."""
 
     how: BodyFormat
     key: Key
@@ -63,7 +63,7 @@ class TypedRows(Struct, frozen=True):
 
 
 class QuarantinedRows(Struct, frozen=True):
-    """What ``mapInArrow`` runs for a quarantine: rows whose bodies are not of the schema, whole, with a reason."""
+    """The function of ``mapInArrow`` for a quarantine: whole rows whose bodies are not of the schema, with a reason."""
 
     how: BodyFormat
     key: Key

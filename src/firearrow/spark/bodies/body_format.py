@@ -1,4 +1,4 @@
-"""How bodies are to be read: plain data that travels from the command to every task. `decoder` is what comes of it."""
+"""The format of bodies: plain data that travels from the command to every task. `decoder` makes a decoder of it."""
 
 import base64
 from typing import TYPE_CHECKING, Final, Literal, Protocol

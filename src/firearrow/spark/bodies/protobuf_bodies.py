@@ -81,7 +81,7 @@ class ProtobufBodies:
 
 
 def message_indexes(datum: bytes) -> tuple[list[int], bytes]:
-    """Which message of its file a registered body is, by Confluent's zigzag numbers, and what follows them."""
+    """Return the indexes of a registered body's message in its file (Confluent's zigzag numbers), and the rest."""
     count, at = _zigzag(datum, 0)
     found = []
     if count < 0 or count > len(datum):
@@ -232,7 +232,7 @@ def _moment(message: Any) -> datetime:  # noqa: ANN401 - google.protobuf.Timesta
 
 
 def unknown_of(message: Message) -> dict[str, Any]:
-    """What the descriptor does not know, by field number, and that of inner messages by their names."""
+    """Return the fields that the descriptor does not know, by number, and those of inner messages by their names."""
     found = _unknown(unknown_fields.UnknownFieldSet(message))
     for field, value in message.ListFields():
         if field.message_type is None:

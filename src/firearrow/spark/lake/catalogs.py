@@ -15,7 +15,7 @@ from firearrow.errors import SettingsError
 
 
 class Kind(Struct, frozen=True):
-    """What a kind of catalog needs."""
+    """The needs of a kind of catalog: properties and modules."""
 
     needs: tuple[str, ...] = ()
     """Properties that must be given."""
@@ -24,7 +24,7 @@ class Kind(Struct, frozen=True):
     extra: str = ""
     """The extra of pyiceberg that brings it."""
     example: str = ""
-    """What its address looks like."""
+    """An example of its address."""
 
 
 KINDS: Final = {

@@ -14,7 +14,7 @@ import msgspec
 from firearrow.errors import Unsupported
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.lake import delta_log, fit
-from firearrow.spark.lake.files import FILE_NAME, CommitRefused, DataFile, Form, LiveFiles, require_cut
+from firearrow.spark.lake.files import FILE_NAME, CommitRefused, DataFile, Form, LiveFiles, commit_attempts, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import (
     Rule,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-ATTEMPTS: Final = 8
 DATA_DIRECTORY: Final = "data"
 
 
@@ -109,7 +108,7 @@ def _require_plain(found: "DeltaTable", table: LakeTable) -> None:
 
 
 def form(table: LakeTable, schema: "pa.Schema") -> Form:
-    """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
+    """Return the directory and rules of files with rows of this schema; raise if the table cannot take them."""
     found = opened(table)
     _require_uncast(fitting(found, table, schema), table)
     return Form(data_directory(table), _rules(found), table.storage_settings)
@@ -123,7 +122,7 @@ def _require_uncast(compared: Fit, table: LakeTable) -> None:
 
 
 def data_directory(table: LakeTable) -> str:
-    """Where files of the table go."""
+    """Return the directory of the table's new files."""
     return f"{for_python(table.location).rstrip('/')}/{DATA_DIRECTORY}"
 
 
@@ -135,7 +134,7 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
     """Add the files of a batch unless the table has the batch already; return whether they were added."""
     from deltalake.exceptions import CommitFailedError
 
-    for attempt in range(ATTEMPTS):
+    for _ in commit_attempts(table.called):
         found = opened(table)
         if last_batch(found, writer) >= batch:
             return False
@@ -145,12 +144,9 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         try:
             _add(found, table, writer, batch, files, compared)
         except (CommitFailedError, FileExistsError):
-            # Another writer committed meanwhile: check again, it may have been an earlier attempt of this batch.
-            if attempt == ATTEMPTS - 1:
-                raise
-        else:
-            return True
-    raise AssertionError("unreachable: the last attempt returns or raises")
+            continue  # another writer committed meanwhile, perhaps an earlier attempt of this batch: look again
+        return True
+    raise AssertionError("unreachable: the attempts end with an error")
 
 
 def last_batch(found: "DeltaTable", writer: str) -> int:

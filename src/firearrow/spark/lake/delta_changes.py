@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firearrow.spark.lake import delta, delta_log
-from firearrow.spark.lake.files import CommitRefused
+from firearrow.spark.lake.files import commit_attempts
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.keys import DELETED, bounds, columns_of, shaped
 from firearrow.spark.lake.order import later, order_columns
@@ -65,7 +65,7 @@ def replace(table: LakeTable, rows: pa.Table, key: Sequence[str], *, only_later:
     """Put rows in the place of those with the same keys; rows that delete leave theirs empty."""
     from deltalake.exceptions import CommitFailedError
 
-    for attempt in range(delta.ATTEMPTS):
+    for _ in commit_attempts(table.called):
         found = delta.opened(table)
         near = _rows_near(found, rows.select(key), key)
         counted = later(rows, key, near) if only_later else rows
@@ -74,12 +74,8 @@ def replace(table: LakeTable, rows: pa.Table, key: Sequence[str], *, only_later:
         try:
             if _merged(found, table, counted, key):
                 return
-        except CommitFailedError:  # another writer committed meanwhile
-            if attempt == delta.ATTEMPTS - 1:
-                raise
-    raise CommitRefused(
-        f"table {table.called} got columns until the last attempt to change its rows; start the job again"
-    )
+        except CommitFailedError:
+            continue  # another writer committed meanwhile
 
 
 def _only_deletes(rows: pa.Table) -> bool:

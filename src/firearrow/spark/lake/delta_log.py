@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Batch(Struct, frozen=True):
-    """Whose batch a commit adds."""
+    """The writer and number of the batch that a commit adds, and the commit's notes."""
 
     writer: str
     number: int

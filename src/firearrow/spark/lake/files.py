@@ -18,8 +18,9 @@ from msgspec import Struct
 from pyarrow import fs
 
 from firearrow.errors import FireArrowError
+from firearrow.runtime.clock import block
 from firearrow.spark.lake.partitioning import Key, Rules, cut, told
-from firearrow.spark.lake.statistics import Bounds, Path, Seen
+from firearrow.spark.lake.statistics import Bounds, Path, RowStatistics
 from firearrow.spark.lake.storage import NONE, Settings, filesystem
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -29,6 +30,11 @@ COMPRESSION_LEVEL: Final = 1
 MOST_OPEN: Final = 32
 FILE_NAME: Final = "__file_name"
 FEW_VALUES: Final = ("topic", "broker", "tags", "born_host", "store_host")
+
+
+COMMIT_ATTEMPTS: Final = 20
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 5.0
 
 
 class CommitRefused(FireArrowError):
@@ -60,7 +66,7 @@ class LiveFiles(Struct, frozen=True):
 
 
 class Form(Struct, frozen=True):
-    """Where the files of a table go, by what they are cut, and the settings by which their storage is reached."""
+    """The directory of a table's files, the rules that cut rows into them, and the settings of their storage."""
 
     directory: str
     rules: Rules = ()
@@ -141,7 +147,7 @@ class _Growing:
 
     def __init__(self, door: fs.FileSystem, path: str, schema: pa.Schema) -> None:
         self._path = path
-        self._statistics = Seen(schema)
+        self._statistics = RowStatistics(schema)
         self._stream = door.open_output_stream(path)
         self._seen: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
@@ -168,3 +174,22 @@ class _Growing:
         self._stream.close()
         metadata = self._seen[0]
         return DataFile(self._path, metadata.num_rows, size, self._statistics.bounds(metadata), key, cut_by)
+
+
+def commit_attempts(called: str) -> Iterator[None]:
+    """Yield before each attempt to commit to a table that has other writers, after a pause from the second on.
+
+    Pauses grow, and have jitter: writers that failed together try again at different times. Raise ``CommitRefused``
+    when the last attempt has failed too.
+    """
+    chance = random.Random()
+    for number in range(COMMIT_ATTEMPTS):
+        if number:
+            pause_s = min(FIRST_PAUSE_S * 2 ** (number - 1), LONGEST_PAUSE_S)
+            block(chance.uniform(0.5, 1.0) * pause_s)
+        yield
+    raise CommitRefused(
+        f"other writers committed to table {called} before each of {COMMIT_ATTEMPTS} attempts. Nothing of this batch "
+        "is in the table, and nothing is lost: start the job again, it goes on there. Let fewer jobs write to one "
+        "table, or commit less often (a longer trigger, larger batches)"
+    )

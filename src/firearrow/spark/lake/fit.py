@@ -48,7 +48,7 @@ class Change(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True):
-    """What differs between rows and a table, and the table that takes the rows.
+    """The differences between rows and a table, and the table that takes the rows.
 
     ``target`` has the table's columns in their order, then the added ones; ``wrong`` says what no change can mend,
     ``cast`` names the columns whose values must be cast to the table's wider type.
@@ -191,12 +191,12 @@ def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
 
 
 def iceberg_widening(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """What version 2 of Iceberg's format promotes: int to long, float to double, decimals of the same scale."""
+    """Whether version 2 of Iceberg's format promotes: int to long, float to double, decimals of the same scale."""
     return is_wider(wide, narrow) and (not pa.types.is_decimal(wide) or wide.scale == narrow.scale)
 
 
 def delta_widening(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """What Delta's table feature ``typeWidening`` allows, of one kind."""
+    """Whether Delta's table feature ``typeWidening`` allows the change, within one kind of type."""
     return is_wider(wide, narrow)
 
 

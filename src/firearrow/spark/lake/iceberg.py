@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import fit
 from firearrow.spark.lake.catalogs import kind_of
-from firearrow.spark.lake.files import DataFile, Form, LiveFiles, require_cut
+from firearrow.spark.lake.files import DataFile, Form, LiveFiles, commit_attempts, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import Rule, Rules, iceberg_values, require_same, require_supported
 from firearrow.spark.lake.storage import filesystem, for_python, known
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile as ManifestFile
     from pyiceberg.table import Table, Transaction
 
-ATTEMPTS: Final = 8
 LOCAL_CATALOG: Final = "firearrow.db"
 
 
@@ -110,7 +109,7 @@ def fitting(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
 
 
 def form(table: LakeTable, schema: "pa.Schema") -> Form:
-    """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
+    """Return the directory and rules of files with rows of this schema; raise if the table cannot take them."""
     found = catalog(table).load_table(table.name)
     fitting(found, table, schema)
     return Form(f"{found.location()}/data", rules_of(found), storage_of(found))
@@ -122,7 +121,7 @@ def storage_of(found: "Table") -> dict[str, str]:
 
 
 def rules_of(found: "Table") -> Rules:
-    """What the table is partitioned by."""
+    """Return the rules that the table is partitioned by."""
     columns = found.schema()
     named = ((columns.find_column_name(field.source_id), str(field.transform)) for field in found.spec().fields)
     return tuple(Rule(name or "", transform) for name, transform in named)
@@ -132,7 +131,7 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
     """Add the files of a batch unless the table has the batch already; return whether they were added."""
     from pyiceberg.exceptions import CommitFailedException
 
-    for attempt in range(ATTEMPTS):
+    for _ in commit_attempts(table.called):
         found = catalog(table).load_table(table.name)
         if last_batch(found, writer) >= batch:
             return False
@@ -141,12 +140,9 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         try:
             _add(found, writer, batch, files, compared)
         except CommitFailedException:
-            # Another writer committed meanwhile: check again, it may have been an earlier attempt of this batch.
-            if attempt == ATTEMPTS - 1:
-                raise
-        else:
-            return True
-    raise AssertionError("unreachable: the last attempt returns or raises")
+            continue  # another writer committed meanwhile, perhaps an earlier attempt of this batch: look again
+        return True
+    raise AssertionError("unreachable: the attempts end with an error")
 
 
 def last_batch(found: "Table", writer: str) -> int:

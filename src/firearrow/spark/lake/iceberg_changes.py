@@ -5,13 +5,13 @@ read. The snapshot drops the old files and adds the new ones.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from firearrow.errors import Unsupported
-from firearrow.spark.lake.files import DataFile, write_files
+from firearrow.spark.lake.files import DataFile, commit_attempts, write_files
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.iceberg import catalog, fitting, manifest_file, once, rules_of, storage_of, take_columns
 from firearrow.spark.lake.iceberg import schema as schema_of
@@ -22,8 +22,6 @@ from firearrow.spark.lake.table import LakeTable
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import FileScanTask, Table
-
-ATTEMPTS: Final = 8
 
 
 def version(table: LakeTable) -> int:
@@ -57,17 +55,15 @@ def replace(table: LakeTable, rows: pa.Table, key: Sequence[str], *, only_later:
     """Put rows in the place of those with the same keys; rows that delete leave theirs empty."""
     from pyiceberg.exceptions import CommitFailedException
 
-    for attempt in range(ATTEMPTS):
+    for _ in commit_attempts(table.called):
         found = catalog(table).load_table(table.name)
         counted = later(rows, key, _rows_near(found, rows.select(key), key)) if only_later else rows
         try:
             if counted.num_rows:
                 _replace(found, table, counted, key)
-        except CommitFailedException:  # another writer committed meanwhile
-            if attempt == ATTEMPTS - 1:
-                raise
-        else:
-            return
+        except CommitFailedException:
+            continue  # another writer committed meanwhile
+        return
 
 
 def _replace(found: "Table", table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:

@@ -75,7 +75,7 @@ def _fitted_iceberg(frame: "DataFrame", table: LakeTable) -> "DataFrame":
 
 
 def _iceberg_rules(spark: "SparkSession", table: LakeTable) -> Rules:
-    """What an Iceberg table is partitioned by; DESCRIBE lists it as ``Part 0 | days(store_timestamp)``."""
+    """Return the partition rules of an Iceberg table; DESCRIBE lists them as ``Part 0 | days(store_timestamp)``."""
     rows = spark.sql(f"DESCRIBE TABLE {table.name}").collect()
     return tuple(rule for row in rows if row.col_name.startswith("Part ") for rule in parse(row.data_type))
 

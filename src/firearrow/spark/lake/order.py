@@ -1,4 +1,4 @@
-"""Which of two versions of a row is the later one. Pure.
+"""The order of the versions of a row. Pure.
 
 The order, from the first that tells two versions apart:
 
@@ -23,7 +23,7 @@ PLACE: Final = ("_topic", "_broker", "_queue_id", "_queue_offset", "_store_times
 
 
 class Place(NamedTuple):
-    """Where a version of a row stands."""
+    """The place of a version of a row in the order."""
 
     version: Any
     topic: str
@@ -47,7 +47,7 @@ def order_columns(names: Sequence[str]) -> list[str]:
 
 
 def places_of(rows: pa.Table) -> Iterator[Place]:
-    """Where the version of every row stands."""
+    """Return the place of every row's version."""
     columns = [
         rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
         for name in (VERSION, *PLACE)

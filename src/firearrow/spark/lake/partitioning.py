@@ -34,7 +34,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Rule(Struct, frozen=True):
-    """What one level of partitions is made of."""
+    """The column and transform of one level of partitions."""
 
     column: str
     transform: str = "identity"

@@ -33,7 +33,7 @@ def committer(table: LakeTable) -> ModuleType:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """The files that one task wrote."""
 
     writer: str
     files: list[DataFile] = field(default_factory=list)
@@ -44,7 +44,7 @@ class LakeSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write in ``format``."""
+        """Return the name of the sink for ``format``."""
         return NAME
 
     def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":
@@ -59,7 +59,7 @@ class LakeSink(DataSource):
 
 
 class Target:
-    """What tasks and the commit need to know about the table.
+    """The table, as tasks and the commit need to know it.
 
     Spark makes it on the driver before the tasks of every batch: rows and table are compared before a file is written.
     """

@@ -74,8 +74,8 @@ def _leaves(path: Path, kind: pa.DataType, *, is_repeated: bool = False) -> Iter
         yield Leaf(path, kind, is_repeated)
 
 
-class Seen:
-    """What the footer of a file does not say of its rows."""
+class RowStatistics:
+    """Statistics taken from the rows of a file, because its Parquet footer lacks them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

@@ -1,4 +1,4 @@
-"""What a lake table is called and where it is. Plain data that travels to executors as options."""
+"""The name and location of a lake table. Plain data that travels to executors as options."""
 
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -45,7 +45,7 @@ class LakeTable(Struct, frozen=True):
 
     @property
     def rules(self) -> Rules:
-        """What the table is asked to be partitioned by."""
+        """The rules by which the table is to be partitioned."""
         return parse(self.partition_by)
 
     @property

@@ -7,6 +7,7 @@ stopped; without it, an archive begins at the start and would write everything t
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from firearrow.spark.lake.changes import require_changeable
 from firearrow.spark.lake.partitioning import Rule, told
 from firearrow.spark.lake.table import LakeTable, beside
 from firearrow.spark.options import source_options
-from firearrow.spark.pipelines import body_schemas, draining, transforms, upserts, views
+from firearrow.spark.pipelines import body_schemas, draining, starting, transforms, upserts, views
 from firearrow.spark.pipelines.listener import counted
 from firearrow.spark.pipelines.progress import WRITTEN
 from firearrow.spark.pipelines.upserts import Upsert
@@ -39,7 +40,7 @@ ROWS_PER_BATCH: Final = 2_000_000
 
 
 class Archive(Struct, frozen=True):
-    """What to archive where.
+    """An order to archive topics into tables.
 
     ``source`` holds options of ``format("rocketmq")``; reading begins with everything the topics hold, unless it says
     otherwise. With ``bodies``, or ``body_schema`` (Spark's DDL) for JSON, bodies also fill a typed table and a
@@ -63,7 +64,7 @@ class Archive(Struct, frozen=True):
 
     @property
     def body_format(self) -> BodyFormat | None:
-        """How bodies are read; None if they are not."""
+        """The format of bodies; None if they are not read."""
         return self.bodies or (BodyFormat(schema=self.body_schema) if self.body_schema else None)
 
     def checked(self) -> "Archive":
@@ -113,7 +114,7 @@ def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
 
 
 def frames(rows: "DataFrame", archive: Archive) -> "dict[str, DataFrame]":
-    """What goes into each table."""
+    """Return the rows of each table."""
     made, how = {BRONZE: lambda: rows}, archive.body_format
     upsert, key = archive.upsert, archive.upsert.key if archive.upsert else ()
     if how is not None:
@@ -155,9 +156,10 @@ def _begin(
     for name, (frame, table) in ready.items():
         place, query = f"{root}/{name}", f"{archive.name}-{name}"
         if name == TYPED and archive.upsert is not None:
-            queries.append(upserts.begin(counted(frame), table, archive.upsert, place, trigger, query))
+            begin = partial(upserts.begin, counted(frame), table, archive.upsert, place, trigger, query)
         else:
-            queries.append(access.begin(counted(frame), table, place, trigger, query))
+            begin = partial(access.begin, counted(frame), table, place, trigger, query)
+        queries.append(starting.started(begin))
     return queries
 
 

@@ -35,7 +35,7 @@ _STORED: Final = ("topic", "unique_key", "broker", "queue_id", "queue_offset", "
 
 
 class Limits(Struct, frozen=True):
-    """What counts as late."""
+    """The limit above which a message counts as late."""
 
     late_ms: int = 60_000
 
@@ -72,14 +72,14 @@ def duplicated(stored: "DataFrame") -> "DataFrame":
 
 
 def late(stored: "DataFrame", late_ms: int) -> "DataFrame":
-    """What took longer than the limit from its birth to the store."""
+    """Return the messages that took longer than the limit from birth to store."""
     waited = F.unix_millis("store_timestamp") - F.unix_millis("born_timestamp")
     slow = stored.withColumn("waited", waited).where(F.col("waited") > late_ms)
     return _finding(slow, "late", "store_timestamp", F.concat(F.col("waited"), F.lit(" ms")))
 
 
 def reordered(receipts: "DataFrame", stored: "DataFrame") -> "DataFrame":
-    """What stands behind a later message of the same order. Copies after the first do not count again."""
+    """Return the messages behind a later message of the same order. Copies after the first do not count again."""
     orders = receipts.where("order_key is not null and sequence is not null")
     orders = orders.select("topic", "unique_key", "order_key", "sequence")
     first = stored.withColumn("copy", F.row_number().over(_copies())).where("copy = 1")
@@ -91,7 +91,7 @@ def reordered(receipts: "DataFrame", stored: "DataFrame") -> "DataFrame":
 
 
 def unread(stored: "DataFrame", offsets: "DataFrame") -> "DataFrame":
-    """What a group has not consumed; a queue of which a group says nothing is not counted."""
+    """Return the messages that a group has not consumed, of queues for which it has an offset."""
     waiting = stored.join(F.broadcast(offsets), ["topic", "broker", "queue_id"]).where("queue_offset >= next_offset")
     return _finding(waiting, "unread", "store_timestamp", F.concat(F.lit("by "), F.col("consumer_group")))
 

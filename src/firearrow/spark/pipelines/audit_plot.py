@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WIDTH_INCHES: Final = 10.0
 PANEL_INCHES: Final = 2.4
 MOST_PANELS: Final = 20
-"""How many topics get a panel, those with most findings; an image with thousands would not be readable."""
+"""The most topics with a panel, those with most findings; an image with thousands would not be readable."""
 LABELS: Final = 8
 FEWEST_PLACES: Final = 12
 

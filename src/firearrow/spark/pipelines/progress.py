@@ -1,4 +1,4 @@
-"""How far streaming queries are: rows, lag of every queue in messages and seconds, for people and for metrics. Pure.
+"""Progress of streaming queries: rows, lag of every queue in messages and seconds, for people and metrics. Pure.
 
 Input is what Spark reports of a batch (``StreamingQuery.recentProgress``, or a listener's event) as a dictionary.
 
@@ -22,13 +22,13 @@ COMMITS: Final = ("addBatch", "walCommit", "commitOffsets", "commitBatch")
 
 
 class QueueLag(Struct, frozen=True):
-    """How far one queue is."""
+    """The next offset of one queue, and its lag."""
 
     queue: str
     offset: int
     lag: int
     stored_ms: int = 0
-    """When the message before ``offset`` was stored; 0 if that is not known."""
+    """The store time of the message before ``offset``; 0 if it is not known."""
 
     def seconds(self, now_s: float) -> float:
         """Return how old the last read message is if there are unread ones, else 0."""
@@ -47,7 +47,7 @@ class BatchProgress(Struct, frozen=True):
     written: int | None = None
     """Rows that the query wrote; None if that is not known."""
     at: str = ""
-    """When the batch began, as Spark says it."""
+    """The time at which the batch began, as Spark writes it."""
     commit_seconds: float = 0.0
     """The part of ``seconds`` in which rows were written and the batch was noted."""
 
@@ -70,7 +70,7 @@ class BatchProgress(Struct, frozen=True):
 
 
 def read_progress(report: Mapping[str, Any]) -> BatchProgress:
-    """What Spark reported of a batch."""
+    """Return the progress in Spark's report of a batch."""
     queues: list[QueueLag] = []
     for source in report.get("sources", ()):
         end = _object(source.get("endOffset"))
@@ -121,14 +121,14 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, int]]:  # noqa: A
 
 
 class QueryState(Struct):
-    """What is known of one query."""
+    """The known state of one query."""
 
     latest: BatchProgress
     is_active: bool = True
     seen_s: float = 0.0
-    """When the query was last seen alive."""
+    """The time at which the query was last seen alive."""
     reported_s: float = 0.0
-    """When Spark last reported a batch, or that there was none to make."""
+    """The time of Spark's last report of a batch, or of having no batch to make."""
     batches: int = 0
     rows: int = 0
     written: int = 0

@@ -24,7 +24,7 @@ _QUEUE: Final = ("topic", "broker", "queue_id")
 
 
 class Replay(Struct, frozen=True):
-    """What to replay where.
+    """An order to replay messages into a topic.
 
     ``sink`` holds options of ``format("rocketmq")``. Without ``topic`` messages go back to the topic they came from,
     which must be asked for (``same_topic``). ``rate`` is messages a second over all ``tasks``; with one task
@@ -75,13 +75,13 @@ def ordered(rows: "DataFrame", tasks: int) -> "DataFrame":
 
 
 def planned(rows: "DataFrame", replay: Replay) -> "DataFrame":
-    """What is sent, row by row."""
+    """Return the rows to send."""
     replay.checked()
     return ordered(marked(chosen(rows, replay.predicate), replay.job), replay.tasks)
 
 
 def summary(rows: "DataFrame", replay: Replay) -> "DataFrame":
-    """What would be sent, queue by queue: a dry run."""
+    """Return sums of the rows to send, queue by queue: a dry run."""
     replay.checked()
     return (
         chosen(rows, replay.predicate)

@@ -1,4 +1,4 @@
-"""What a topic holds, in figures: how many messages of which sizes, by tag, queue and hour, and how keys are spread.
+"""Figures of a topic: messages and their sizes by tag, queue and hour, and the spread of messages over keys.
 
 Each function takes a DataFrame of rows of the sources or of a table of whole messages and returns another; none reads
 or writes. Spark aggregates: what reaches the driver is a row for each group that is shown. Columns of `groups`::
@@ -91,7 +91,7 @@ def groups(slim_rows: "DataFrame", parts: Collection[str] = PARTS, top: int = 10
 
 
 def _kind(kinds: Collection[str]) -> "Column":
-    """What kind of group a row of several grouping sets is: that whose columns are grouped by."""
+    """Return a column that names the grouping set of each row."""
     found = F.lit(TOPIC)
     for kind in kinds:
         if kind != TOPIC:
@@ -100,7 +100,7 @@ def _kind(kinds: Collection[str]) -> "Column":
 
 
 def key_spread(slim_rows: "DataFrame", top: int = 10) -> "DataFrame":
-    """How messages are spread over keys: for each topic with keys the ``top`` keys with most messages.
+    """Return the spread of messages over keys: for each topic with keys the ``top`` keys with most messages.
 
     A message with several keys counts for each of them. Columns: topic, place (1 has the most), key, messages; and of
     the whole topic: keys (different ones) and keyed (messages over all keys).

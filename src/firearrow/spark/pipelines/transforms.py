@@ -1,4 +1,4 @@
-"""What archives make of rows. Each takes a DataFrame of rows of the source and returns another; none reads or writes.
+"""Functions of archives. Each takes a DataFrame of rows of the source and returns another; none reads or writes.
 
 Bodies: a body that does not inflate, cannot be read, or is not of the schema (`firearrow.spark.bodies`) goes to the
 quarantine with all its columns and a reason, and into the typed table with none: a row is in exactly one of the two.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROW_IDENTITY: Final = "_row_identity"
-"""What typed tables call ``row_id``: Iceberg's readers have a column ``_row_id`` of their own."""
+"""The name of ``row_id`` in typed tables: Iceberg's readers have a column ``_row_id`` of their own."""
 PROVENANCE: Final = {
     "row_id": ROW_IDENTITY,
     "topic": "_topic",
@@ -41,7 +41,7 @@ FAIL: Final = "fail"
 QUARANTINE: Final = "quarantine"
 SKIP: Final = "skip"
 ERROR_MODES: Final = (FAIL, QUARANTINE, SKIP)
-"""What becomes of a row whose body is not of the schema: it ends the job, stands in the quarantine, or is left out."""
+"""Ways to treat a row whose body is not of the schema: it ends the job, goes to the quarantine, or is left out."""
 
 
 def typed(rows: "DataFrame", how: BodyFormat, on_error: str = QUARANTINE, key: Sequence[str] = ()) -> "DataFrame":

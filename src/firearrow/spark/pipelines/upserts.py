@@ -31,7 +31,7 @@ ROWS_PER_BATCH: Final = 200_000
 
 
 class Upsert(Struct, frozen=True):
-    """How rows become changes: the columns of their key, what deletes a row, and what orders its versions.
+    """The rules that turn rows into changes: the columns of the key, and the expressions that delete and order rows.
 
     ``delete_when`` and ``version`` are expressions of Spark's SQL over the columns of the typed row; both may be empty.
     """
@@ -62,7 +62,7 @@ class Upsert(Struct, frozen=True):
 
 
 class FoldedBatch(Struct, frozen=True):
-    """What ``foreachBatch`` runs."""
+    """The function of ``foreachBatch``."""
 
     table: LakeTable
     how: Upsert

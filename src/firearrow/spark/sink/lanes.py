@@ -81,7 +81,7 @@ def _place_by_key(places: Ints, sharding_keys: pa.Array, counts: Ints) -> None:
 
 
 class BatchRules(Struct, frozen=True):
-    """Which rows may share a batch: those that need not be sent alone, with neighbours of the same WAIT property."""
+    """The rows that may share a batch: those that need not be sent alone, with neighbours of the same WAIT property."""
 
     alone: Bools
     waits: tuple[str | None, ...] = (None,)

@@ -6,7 +6,8 @@ Known columns (others are ignored): ``body`` (binary or string, must not be null
 number).
 
 Properties that brokers and clients set themselves are not copied from a row that was read from a topic. A null or empty
-property is left out.
+property is left out. A column of its own comes before the property that it becomes: a row with ``tags`` has that tag,
+whatever ``TAGS`` its properties have.
 
 `messages_of` makes messages one by one, for the few that must be sent alone; `shipments` makes batches of the others,
 with the same parts.
@@ -27,6 +28,10 @@ ROW_ID_PROPERTY: Final = keys.ROW_ID
 """The property with the identity of a row, by which our broker stores it once and a consumer recognises a repeat."""
 
 KEEP: Final = "keep"
+TAG_SEPARATOR: Final = "||"
+EVERY_TAG: Final = "*"
+CUT_OFF: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign <= " " or sign.isspace())
+"""Characters that subscriptions of Java's clients (``String.trim``) or of ours cut off around a tag."""
 _KEPT: Final = frozenset({keys.KEYS, keys.TAGS, keys.WAIT, keys.CORRELATION_ID, keys.REPLY_TO_CLIENT, keys.TTL})
 NOT_TAKEN_OVER: Final = (keys.RESERVED - _KEPT) | {
     keys.TRACE_CONTEXT, keys.TRANSACTION_ID, keys.TRANSACTION_CHECK_TIMES, keys.TRANS_OFFSET, keys.REDIRECT,
@@ -55,7 +60,7 @@ class Origin(Struct, frozen=True):
 
 
 class RowShape(Struct, frozen=True):
-    """Where the parts of a message come from."""
+    """The sources of a message's parts: columns and options."""
 
     topic: str = ""
     identity_columns: tuple[str, ...] = ()
@@ -95,7 +100,8 @@ def messages_of(batch: pa.RecordBatch, shape: RowShape, identities: Sequence[str
 
 
 def check_rows(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_ordinal: int) -> None:
-    """Raise ``IllegalMessage`` when a row has no body or no topic."""
+    """Raise ``IllegalMessage`` when a row has no body or no topic, or a tag that no subscription can name."""
+    check_tags(batch)
     lacking = {"body": batch.column("body").is_null()}
     if not shape.topic:
         topics = batch.column("topic")
@@ -125,6 +131,38 @@ def named_parts(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
             is_list = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
             parts.append((name, _joined(values) if is_list else values.cast(pa.large_string())))
     return parts
+
+
+def check_tags(batch: pa.RecordBatch) -> None:
+    """Raise ``IllegalMessage`` for a tag that no subscription can name.
+
+    ``a||b`` subscribes to two tags, ``*`` to all of them, and spaces around a tag are cut off.
+    """
+    for where, values in _tags(batch):
+        is_cut = pc.not_equal(values, pc.utf8_trim(values, characters=CUT_OFF))
+        wrong = pc.or_(pc.or_(pc.match_substring(values, TAG_SEPARATOR), pc.equal(values, EVERY_TAG)), is_cut)
+        found = pc.index(wrong, value=True).as_py()
+        if found >= 0:
+            raise IllegalMessage(
+                f"{where} has {values[found].as_py()!r}, which no subscription could name: {TAG_SEPARATOR} joins the "
+                f"tags of a subscription, {EVERY_TAG} means every tag, and spaces around a tag are cut off; give one "
+                "plain tag, or use properties"
+            )
+
+
+def _tags(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+    """Return the tags of messages by where they come from: the column, or where it has none, the properties."""
+    column = dict(named_parts(batch)).get(keys.TAGS)
+    found = [] if column is None else [("column 'tags'", column)]
+    properties = batch.column("properties") if "properties" in batch.schema.names else None
+    if properties is not None and pa.types.is_map(properties.type):
+        name = pa.scalar(keys.TAGS, properties.type.key_type)
+        values = pc.map_lookup(properties, name, "last").cast(pa.large_string())
+        if column is not None:
+            has_tag = pc.fill_null(pc.not_equal(column, ""), fill_value=False)
+            values = pc.if_else(has_tag, None, values)
+        found.append((f"{keys.TAGS} in column 'properties'", values))
+    return found
 
 
 def _joined(lists: pa.Array) -> pa.Array:

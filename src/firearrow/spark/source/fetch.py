@@ -5,7 +5,8 @@ once, each with several pulls ahead (`client.consumer.range_reader`), because Ap
 and queues may be many and short. Memory is bounded by the number of spans in progress and of waiting answers of each.
 
 Missing messages are a `Loss`: offsets below the broker's first (retention), a queue that ends too early, a deleted log
-file. The reader decides whether a loss fails the job. If a replica lags, the reader waits a little, then asks the
+file, a queue that the topic has lost by shrinking and the broker does not let us read. The reader decides whether a
+loss fails the job. If a replica lags, the reader waits a little, then asks the
 master.
 """
 
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from firearrow.client import MessageQueue, PulledBytes, PullStatus
 from firearrow.client.consumer.range_reader import read_range
+from firearrow.errors import QueueHidden
 from firearrow.spark.link import Link
 from firearrow.spark.options import Fetching
 from firearrow.spark.source.plan import Loss, Span
@@ -100,18 +102,22 @@ class Fetch:
 
     async def _read(self, span: Span) -> AsyncGenerator[Records, None]:
         cursor = span.begin
-        async with aclosing(self._answers(span)) as answers:
-            async for pulled in answers:
-                begin, loss = cursor, self._loss_of(span, cursor, pulled)
-                if loss is not None:
-                    yield Records(span, begin, loss.end, loss=loss)
-                    begin = loss.end
-                if pulled.status is PullStatus.FOUND:
-                    reached = max(begin, min(pulled.next_offset, span.end))
-                    yield Records(span, begin, reached, pulled.body, pulled.next_offset > span.end)
-                cursor = max(cursor, pulled.next_offset)
-        if cursor < span.end:
-            yield Records(span, cursor, span.end, loss=await self._early_end(span, cursor))
+        try:
+            async with aclosing(self._answers(span)) as answers:
+                async for pulled in answers:
+                    begin, loss = cursor, self._loss_of(span, cursor, pulled)
+                    if loss is not None:
+                        yield Records(span, begin, loss.end, loss=loss)
+                        begin = loss.end
+                    if pulled.status is PullStatus.FOUND:
+                        reached = max(begin, min(pulled.next_offset, span.end))
+                        yield Records(span, begin, reached, pulled.body, pulled.next_offset > span.end)
+                    cursor = max(cursor, pulled.next_offset)
+            early = await self._early_end(span, cursor) if cursor < span.end else None
+        except QueueHidden as hidden:
+            early = Loss(span.queue, cursor, span.end, str(hidden))
+        if early is not None:
+            yield Records(span, cursor, span.end, loss=early)
 
     def _answers(self, span: Span) -> AsyncGenerator[PulledBytes, None]:
         def ask(offset: int, most: int) -> Coroutine[Any, Any, PulledBytes]:

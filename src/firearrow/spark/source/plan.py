@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firearrow.model import MessageQueue
-from firearrow.spark.options import EARLIEST, LATEST, MARKS, Planning
+from firearrow.spark.options import BESIDE_OFFSETS, EARLIEST, LATEST, Planning
 
 Offsets = Mapping[MessageQueue, int]
 OffsetsJson = dict[str, dict[str, dict[str, int]]]
@@ -63,7 +63,7 @@ def from_json(data: Mapping[str, Any] | None) -> dict[MessageQueue, int]:
     return {
         MessageQueue(topic, broker, int(number)): int(offset)
         for topic, brokers in (data or {}).items()
-        if topic != MARKS
+        if topic not in BESIDE_OFFSETS
         for broker, queues in brokers.items()
         for number, offset in queues.items()
     }

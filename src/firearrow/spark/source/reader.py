@@ -5,7 +5,7 @@ the order of each queue.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.errors import FireArrowError, SettingsError
+from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.errors import FireArrowError, NoRoute, SettingsError
 from firearrow.spark.link import Link, link_of
 from firearrow.spark.options import EARLIEST, LATEST, Bound, Fetching, SourceOptions
 from firearrow.spark.source import places, plan
 from firearrow.spark.source.fetch import Fetch, Records
-from firearrow.spark.source.marks import Changed
-from firearrow.spark.source.plan import Loss, Span
+from firearrow.spark.source.marks import Changed, Closed, Deleted, bounds_of
+from firearrow.spark.source.plan import Loss, Offsets, Span
 from firearrow.spark.source.pushdown import Narrowing, narrowed, narrowing_of
 from firearrow.spark.source.row_decoder import gaps, heads_of, joined, rows_of
 
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 
+Lost = Loss | Changed | Closed | Deleted
+
+
 class DataLost(FireArrowError):
     """Messages that a job or a stream should have read are missing."""
 
-    def __init__(self, losses: Sequence[Loss | Changed]) -> None:
+    def __init__(self, losses: Sequence[Lost]) -> None:
         shown = "; ".join(str(loss) for loss in losses[:10])
         more = f"; and {len(losses) - 10} more gaps" if len(losses) > 10 else ""
         super().__init__(
@@ -43,7 +47,7 @@ class DataLost(FireArrowError):
 
 
 class SpanPartition(InputPartition):
-    """What one task reads."""
+    """The spans that one task reads."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         super().__init__(tuple(spans))
@@ -51,7 +55,7 @@ class SpanPartition(InputPartition):
 
 
 class Reading(Struct, frozen=True):
-    """What a task needs to know besides its spans."""
+    """The options, columns and filters of a task, besides its spans."""
 
     options: SourceOptions
     columns: tuple[str, ...]
@@ -77,7 +81,7 @@ class Reading(Struct, frozen=True):
         return replace(fetching, tags=pushed) if pushed and is_free else fetching
 
 
-def report_losses(losses: Sequence[Loss | Changed], *, fails: bool) -> None:
+def report_losses(losses: Sequence[Lost], *, fails: bool) -> None:
     """Raise ``DataLost``, or log the losses if they may be ignored."""
     if losses and fails:
         raise DataLost(losses)
@@ -151,14 +155,58 @@ class Edges:
         }
 
 
-def chosen_bounds(link: Link, options: SourceOptions) -> dict[MessageQueue, Bounds]:
-    """Return the present bounds of the chosen queues."""
-    bounds = link.bounds(link.topics(options.chosen))
+class View(Struct, frozen=True):
+    """The queues of some topics at their brokers, for a reader with a checkpoint."""
+
+    held: dict[MessageQueue, HeldQueue]
+    """The queues that can be read."""
+    losses: list[Closed | Deleted]
+    given_up: frozenset[MessageQueue]
+    """Queues of the checkpoint that cannot be read."""
+
+
+def view(link: Link, topics: Collection[str], known: Offsets) -> View:
+    """Return what brokers show of topics; raise ``NoRoute`` if a topic of the checkpoint has no broker now.
+
+    ``known`` is the checkpoint: queues that have no messages any more are returned as empty ones. A topic that is
+    deleted, on one broker or on all, and a queue with unread messages that may not be read, are losses.
+    """
+    held = link.held(topics, known)
+    routed = {queue.topic for queue in held}
+    places = {(queue.topic, queue.broker_name) for queue in known}
+    unseen = places - {(queue.topic, queue.broker_name) for queue in held}
+    gone = link.deleted(unseen) if unseen else set()
+    left = {topic for topic, _ in places - gone}
+    for topic in sorted(left - routed):
+        if topic in topics:
+            raise NoRoute(f"no name server knows a broker of topic {topic} now")
+    losses: list[Closed | Deleted] = [Deleted(topic) for topic in sorted({topic for topic, _ in gone} - left - routed)]
+    losses += [Deleted(topic, broker) for topic, broker in sorted(gone) if topic in left | routed]
+    closed = {queue for queue, each in held.items() if not each.is_readable}
+    for queue in sorted(closed):
+        offset = known.get(queue, held[queue].bounds.first)
+        if offset < held[queue].bounds.end:
+            losses.append(Closed(queue, offset))
+    given_up = closed | {queue for queue in known if (queue.topic, queue.broker_name) in gone}
+    return View({queue: each for queue, each in held.items() if queue not in closed}, losses, frozenset(given_up))
+
+
+def chosen_queues(link: Link, options: SourceOptions, known: Offsets | None = None) -> dict[MessageQueue, HeldQueue]:
+    """Return what logs have of the chosen queues, and report what is lost of the queues of a checkpoint (`view`)."""
+    seen = view(link, link.topics(options.chosen), known or {})
+    held = seen.held
+    losses = seen.losses if options.fail_on_data_loss else link.news(seen.losses)
+    report_losses(losses, fails=options.fail_on_data_loss)
     if options.chosen.assigned:
-        bounds = {queue: each for queue, each in bounds.items() if places.is_assigned(options.chosen.assigned, queue)}
+        held = {queue: each for queue, each in held.items() if places.is_assigned(options.chosen.assigned, queue)}
     if options.fetching.from_replica:
-        link.require_replicas(bounds)
-    return bounds
+        link.require_replicas(held)
+    return held
+
+
+def chosen_bounds(link: Link, options: SourceOptions) -> dict[MessageQueue, Bounds]:
+    """Return the present bounds of the chosen queues, as far as logs have messages of them."""
+    return bounds_of(chosen_queues(link, options))
 
 
 class TopicsReader(DataSourceReader):

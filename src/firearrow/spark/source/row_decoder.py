@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def treatment(decoding: Decoding) -> "Treatment":
-    """How columns treat bodies."""
+    """Return the treatment of bodies in columns."""
     from firearrow.columns import Treatment
 
     return Treatment(decoding.check_crc, decoding.max_body_bytes, decoding.keep_bad_bodies, decoding.batch_bytes)

@@ -56,7 +56,7 @@ class CutPartition(InputPartition):
 
 
 _Asked = tuple[dict[MessageQueue, int], dict[MessageQueue, int]]
-"""What options say of beginnings and of ends."""
+"""The beginnings and the ends that options give."""
 
 
 class _Reach(Struct, frozen=True):

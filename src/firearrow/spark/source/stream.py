@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from firearrow.client import Bounds, MessageQueue
+from firearrow.client.consumer.hidden_queues import HeldQueue
 from firearrow.errors import FireArrowError
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.link import Link, link_of
@@ -28,7 +29,15 @@ from firearrow.spark.options import SourceOptions
 from firearrow.spark.source import marks, places, plan
 from firearrow.spark.source.marks import Changed, Position
 from firearrow.spark.source.plan import OffsetsJson, Span
-from firearrow.spark.source.reader import Edges, Reading, SpanPartition, chosen_bounds, read_spans, report_losses
+from firearrow.spark.source.reader import (
+    Edges,
+    Reading,
+    SpanPartition,
+    chosen_queues,
+    read_spans,
+    report_losses,
+    view,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +49,7 @@ SAMPLED_QUEUES: Final = 32
 
 
 UNREACHABLE_MS: Final = 300_000
-"""How long no broker may answer before the query fails."""
+"""Milliseconds without an answer of any broker after which the query fails."""
 
 
 def _available_now() -> type:
@@ -59,8 +68,9 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         self._options = options
         self._columns = columns
         self._target: dict[MessageQueue, int] | None = None
+        self._lacks_routes = False
         self._last_end: Position | None = None
-        self._planned: tuple[dict[MessageQueue, int], dict[MessageQueue, int], dict[MessageQueue, int]] | None = None
+        self._planned: tuple[Position, Position, dict[MessageQueue, int]] | None = None
         self._reported: dict[MessageQueue, int] = {}
         self._seen: dict[MessageQueue, int] = {}
         self._waiting_since_ms = 0
@@ -71,9 +81,10 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the first position of a query with a new checkpoint."""
         link = self._link()
-        bounds = chosen_bounds(link, self._options)
+        held = chosen_queues(link, self._options)
+        bounds = marks.bounds_of(held)
         starts = Edges(link, self._options, bounds).starts()
-        begin = Position(starts, link.stored_at(marks.marked_places(starts, bounds)))
+        begin = Position(starts, link.marks_at(marks.marked_places(starts, bounds)), marks.lives_of(held))
         # Spark 4.1 asks for it after the end of the first batch; that end must be kept, else the next batch goes back.
         self._last_end = self._last_end or begin
         return marks.to_json(begin)
@@ -90,7 +101,8 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         except FireArrowError as error:
             now_ms = SystemClock().now_ms()
             self._unreachable_since_ms = self._unreachable_since_ms or now_ms
-            if begin is None or not error.retryable or now_ms - self._unreachable_since_ms >= UNREACHABLE_MS:
+            may_wait = begin is not None and error.retryable and not self._lacks_routes
+            if begin is None or not may_wait or now_ms - self._unreachable_since_ms >= UNREACHABLE_MS:
                 raise
             log.warning("no broker could be asked for new messages: %s", error, extra={"reason": str(error)})
             return marks.to_json(begin)
@@ -98,19 +110,25 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         return marks.to_json(end)
 
     def _next_end(self, begin: Position | None, limit: object | None) -> Position:
-        bounds = chosen_bounds(self._link(), self._options)
+        held = chosen_queues(self._link(), self._options, None if begin is None else begin.offsets)
+        bounds = marks.bounds_of(held)
         self._seen = {queue: each.end for queue, each in bounds.items()}
         latest = self._within_target(bounds)
         if begin is None:
-            return self._marked(latest, Position({}), bounds)
+            return self._marked(latest, Position({}), held)
         starts = plan.complete(begin.offsets, {queue: bounds[queue].first for queue in latest})
         is_limited = not _is_everything(limit)
-        if is_limited and not self._is_due(sum(plan.behind(starts, latest).values()), starts, bounds):
+        has_changed = bool(marks.changed_queues(begin, held, marks.last_marks(begin.offsets, held)))
+        if is_limited and not has_changed and not self._is_due(sum(plan.behind(starts, latest).values())):
             return begin
-        starts |= {each.queue: each.resume for each in self._checked(begin, bounds)}
+        changed = self._checked(begin, held)
+        starts |= {each.queue: each.resume for each in changed}
         ends = self._limited(starts, latest) if is_limited else plan.merged(starts, latest)
-        self._planned = (begin.offsets, ends, starts)
-        return self._marked(ends, begin, bounds)
+        if ends == begin.offsets and not changed:
+            return begin
+        end = self._marked(ends, begin, held, {each.queue for each in changed})
+        self._planned = (begin, end, starts)
+        return end
 
     def _within_target(self, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
         """Return ends limited to the fixed end of this run and to given ends; other queues wait for the next run."""
@@ -121,25 +139,33 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
                 ends = {queue: min(end, limit[queue]) for queue, end in ends.items() if queue in limit}
         return ends
 
-    def _checked(self, at: Position, bounds: Mapping[MessageQueue, Bounds]) -> list[Changed]:
-        """Return the queues that have changed since the checkpoint; raise unless losses may be ignored."""
-        link = self._link()
-        moved = {q: offset for q, offset in at.offsets.items() if q in bounds and bounds[q].end != offset}
-        known = {queue: offset for queue, offset in moved.items() if queue in at.stored}
-        stored_now = link.stored_at(marks.marked_places(known, bounds))
-        changed = marks.changed_queues(Position(moved, at.stored), bounds, stored_now)
+    def _checked(self, at: Position, held: Mapping[MessageQueue, HeldQueue]) -> list[Changed]:
+        """Return the queues that have changed since the checkpoint; raise unless losses may be ignored.
+
+        A queue that ends at its offset costs no request: the broker has told when its last message was stored.
+        """
+        link, bounds = self._link(), marks.bounds_of(held)
+        known = {queue: offset for queue, offset in at.offsets.items() if queue in at.marks and queue in held}
+        moved = {queue: offset for queue, offset in known.items() if bounds[queue].end != offset}
+        marks_now = link.marks_at(marks.marked_places(moved, bounds)) | marks.last_marks(known, held)
+        changed = marks.changed_queues(at, held, marks_now)
         later = link.offsets_at({queue: mark + 1 for queue, mark in changed.items() if mark is not None})
-        found = marks.resumed(changed, at, bounds, later)
+        found = marks.resumed(changed, at, held, later)
         report_losses(found, fails=self._options.fail_on_data_loss)
         return found
 
     def _marked(
-        self, ends: dict[MessageQueue, int], begin: Position, bounds: Mapping[MessageQueue, Bounds]
+        self,
+        ends: dict[MessageQueue, int],
+        begin: Position,
+        held: Mapping[MessageQueue, HeldQueue],
+        changed: Collection[MessageQueue] = (),
     ) -> Position:
-        """Return an end with its marks; marks of queues that did not advance stay."""
-        moved = {queue: offset for queue, offset in ends.items() if begin.offsets.get(queue) != offset}
-        stored = {queue: mark for queue, mark in begin.stored.items() if queue not in moved}
-        return Position(ends, stored | self._link().stored_at(marks.marked_places(moved, bounds)))
+        """Return an end with its marks and lives; marks of queues that neither advanced nor changed stay."""
+        moved = {q: offset for q, offset in ends.items() if begin.offsets.get(q) != offset or q in changed}
+        kept = {queue: mark for queue, mark in begin.marks.items() if queue not in moved}
+        now = self._link().marks_at(marks.marked_places(moved, marks.bounds_of(held)))
+        return Position(ends, kept | now, begin.lives | marks.lives_of(held))
 
     def _limited(self, starts: dict[MessageQueue, int], latest: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         options = self._options
@@ -150,11 +176,10 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
             end = plan.limited_bytes(starts, end, options.max_bytes_per_trigger, self._sizes(starts, end))
         return end
 
-    def _is_due(self, rows: int, starts: plan.Offsets, bounds: Mapping[MessageQueue, Bounds]) -> bool:
-        """Whether a batch has enough rows, or has waited long enough; a changed queue is due at once."""
+    def _is_due(self, rows: int) -> bool:
+        """Whether a batch has enough rows, or has waited long enough."""
         least = self._options.min_offsets_per_trigger
-        went_back = any(each.end < starts.get(queue, 0) for queue, each in bounds.items())
-        if least is not None and 0 < rows < least and self._target is None and not went_back:
+        if least is not None and 0 < rows < least and self._target is None:
             now_ms = SystemClock().now_ms()
             self._waiting_since_ms = self._waiting_since_ms or now_ms
             if now_ms - self._waiting_since_ms < self._options.max_trigger_delay_ms:
@@ -182,9 +207,16 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the end of this run; later messages belong to the next run."""
-        bounds = chosen_bounds(self._link(), self._options)
-        self._target = {queue: each.end for queue, each in bounds.items()}
+        """Fix the end of this run; later messages belong to the next run.
+
+        A topic without a route has no end: `latestOffset` compares it with the checkpoint, tells whether it is deleted,
+        and fails if its broker is away.
+        """
+        link = self._link()
+        topics = link.topics(self._options.chosen)
+        held = link.held_of_routed(topics)
+        self._target = {queue: each.bounds.end for queue, each in held.items()}
+        self._lacks_routes = not set(topics) <= {queue.topic for queue in held}
 
     def reportLatestOffset(self) -> OffsetsJson | None:  # noqa: N802 - Spark's name
         """Return the present ends of the topics, from which Spark computes the lag of the query."""
@@ -194,11 +226,14 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         """Plan the tasks of a batch; after a restart the same batch gives the same tasks."""
         options, begin, until = self._options, marks.from_json(start), marks.from_json(end)
         self._last_end = self._last_end or until
-        moved = {queue for queue, offset in until.offsets.items() if offset != begin.offsets.get(queue)}
+        moved = marks.moved_queues(begin, until)
         if not moved:
             return [SpanPartition(())]
-        bounds = self._bounds_of(moved)
-        spans = self._spans(begin, until, moved, bounds)
+        before = {queue: begin.offsets.get(queue, 0) for queue in moved}
+        seen = view(self._link(), sorted({queue.topic for queue in moved}), before)
+        report_losses(seen.losses, fails=options.fail_on_data_loss)
+        held, bounds = seen.held, marks.bounds_of(seen.held)
+        spans = self._spans(begin, until, moved - seen.given_up, held)
         firsts = {queue: each.first for queue, each in bounds.items()}
         losses = plan.lost(spans, firsts, {queue: each.end for queue, each in bounds.items()})
         report_losses(losses, fails=options.fail_on_data_loss)
@@ -206,22 +241,25 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         return [SpanPartition(spans) for spans in found] or [SpanPartition(())]
 
     def _spans(
-        self, begin: Position, until: Position, moved: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]
+        self,
+        begin: Position,
+        until: Position,
+        moved: Collection[MessageQueue],
+        held: Mapping[MessageQueue, HeldQueue],
     ) -> list[Span]:
-        """Return the spans of a batch; check it first, unless this process planned it."""
+        """Return the spans of a batch; check it first, unless this process planned it and no topic is new since."""
         ends = {queue: until.offsets[queue] for queue in sorted(moved)}
-        if self._planned is not None and self._planned[:2] == (begin.offsets, until.offsets):
-            starts = self._planned[2]
+        planned = self._planned
+        is_new = any(queue in held and marks.has_new_life(queue, until.lives, held) for queue in moved)
+        if planned is not None and planned[:2] == (begin, until) and not is_new:
+            starts = planned[2]
         else:
-            starts = plan.complete(begin.offsets, {q: bounds[q].first if q in bounds else 0 for q in moved})
-            starts |= {each.queue: each.resume for each in self._checked(_only(begin, moved), bounds)}
+            starts = plan.complete(begin.offsets, {q: held[q].bounds.first if q in held else 0 for q in moved})
+            starts |= {each.queue: each.resume for each in self._checked(_only(begin, moved), held)}
             ends |= {
-                each.queue: min(ends[each.queue], each.resume) for each in self._checked(_only(until, moved), bounds)
+                each.queue: min(ends[each.queue], each.resume) for each in self._checked(_only(until, moved), held)
             }
         return [Span(queue, starts[queue], end) for queue, end in ends.items() if end > starts[queue]]
-
-    def _bounds_of(self, moved: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        return self._link().bounds(sorted({queue.topic for queue in moved}))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Do nothing: Spark will not ask for offsets before ``end`` again."""
@@ -251,7 +289,8 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
 
 def _only(position: Position, queues: Collection[MessageQueue]) -> Position:
     """Return the part of a position for some queues."""
-    return Position({queue: offset for queue, offset in position.offsets.items() if queue in queues}, position.stored)
+    offsets = {queue: offset for queue, offset in position.offsets.items() if queue in queues}
+    return Position(offsets, position.marks, position.lives)
 
 
 def _is_everything(limit: object | None) -> bool:

@@ -24,7 +24,7 @@ ATTEMPTS: Final = 20
 PASSES: Final = 10
 HOUR_MS: Final = 3_600_000
 KEPT_HOURS: Final = 168
-"""How long Delta keeps removed files for readers of older versions unless told otherwise: a week."""
+"""Hours for which Delta keeps removed files for readers of older versions unless told otherwise: a week."""
 
 
 def compact(table: LakeTable, work: Upkeep) -> Done:

@@ -197,7 +197,7 @@ def _rows(found: "Table", tasks: "Sequence[FileScanTask]", keep: "pc.Expression 
 
 
 def _complement(found: "Table", condition: "BooleanExpression") -> "pc.Expression":
-    """What keeps the rows of which a condition is not true: false, or null."""
+    """Return an expression that keeps the rows for which a condition is not true: false, or null."""
     from pyiceberg.expressions.visitors import bind, rewrite_not
     from pyiceberg.io.pyarrow import expression_to_pyarrow
 

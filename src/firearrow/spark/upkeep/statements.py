@@ -15,7 +15,7 @@ def named(table: LakeTable) -> str:
 
 
 def statements(table: LakeTable, work: Upkeep, columns: Sequence[str], now_ms: int) -> Iterator[str]:
-    """What to run, in order."""
+    """Return the statements of the upkeep, in order."""
     if work.delete_where:
         yield f"DELETE FROM {named(table)} WHERE {work.delete_where}"  # noqa: S608 - the user's own statement
     if work.ttl_ms is not None:

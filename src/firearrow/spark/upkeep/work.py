@@ -1,4 +1,4 @@
-"""What upkeep of a table is asked to do, what it did, and which small files are rewritten together. Pure."""
+"""The steps of a table's upkeep, their results, and the small files that are rewritten together. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
@@ -17,13 +17,13 @@ FULL: Final = 0.75
 """The part of the wanted size from which on a file counts as large enough."""
 
 TIME_COLUMNS: Final = ("store_timestamp", "_store_timestamp")
-"""When a message was stored, in tables of whole messages and of typed bodies."""
+"""The columns of the store time, in tables of whole messages and of typed bodies."""
 
 File = TypeVar("File")
 
 
 class Upkeep(Struct, frozen=True):
-    """What to do with a table, in this order: delete rows, compact, expire, remove orphan files.
+    """The steps of a table's upkeep, in this order: delete rows, compact, expire, remove orphan files.
 
     Ages are in milliseconds; None leaves the step out. ``delete_where`` is a condition on columns, in the words of the
     library that rewrites the files. ``ttl_ms`` deletes rows whose ``ttl_column`` is older; without a column it is the
@@ -57,7 +57,7 @@ class Upkeep(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """What one step did. ``files`` were rewritten or removed, ``made`` are new, ``rows`` were deleted."""
+    """The result of one step. ``files`` were rewritten or removed, ``made`` are new, ``rows`` were deleted."""
 
     step: str
     files: int = 0
@@ -65,7 +65,7 @@ class Done(Struct, frozen=True):
     rows: int = 0
 
     def line(self) -> str:
-        """What happened, for people."""
+        """Return a line about the step, for people."""
         return {
             "delete": f"deleted {self.rows:,} rows: {self.files:,} files rewritten or removed",
             "ttl": f"deleted {self.rows:,} rows that were too old: {self.files:,} files rewritten or removed",

@@ -1,1 +1,1 @@
-"""What a replica keeps about masters: the history of its log, its promise, the owed cut."""
+"""A replica's files about its masters: the history of its log, its promise, the owed cut."""

@@ -1,4 +1,4 @@
-"""The owed cut: a replica that has bytes which its master does not have must cut its log, and crashes at no point.
+"""The owed cut: removes the bytes that the master does not have; a crash at any step is resumed at the next start.
 
 The steps, each durable before the next:
 
@@ -9,8 +9,8 @@ The steps, each durable before the next:
 5. the broker lowers offsets and timers that are ahead of the cut;
 6. ``firearrow/cut.json`` is removed.
 
-A start after a crash between any two of them finds the file and does all of them again. Without the file, an offset or
-a queue entry from before the cut could outlive it, and would name other messages as soon as the log has grown again.
+A start after a crash between any two steps finds the file and does all steps again. Without the file, an offset or a
+queue entry from before the cut could outlive the cut, and would name other messages as soon as the log has grown again.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ class OwedCut:
     def __init__(self, disk: Disk, offset: int | None) -> None:
         self._disk = disk
         self.offset = offset
-        """Where the log must be cut before anything else happens; None when no cut is owed."""
+        """The offset at which the log must be cut before anything else happens; None when no cut is owed."""
 
     @classmethod
     async def load(cls, disk: Disk) -> "OwedCut":

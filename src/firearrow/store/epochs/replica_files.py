@@ -20,7 +20,7 @@ class Ahead(NamedTuple):
 
 
 class ReplicaFiles(NamedTuple):
-    """What a replica keeps about masters."""
+    """The files of a replica about its masters."""
 
     history: EpochFile
     promise: Promise

@@ -31,7 +31,7 @@ from firearrow.store.index.layout import (
 from firearrow.store.pacing import Pace
 
 PAGE_BYTES: Final = 4096
-WRITTEN_AT_ONCE: Final = 1 << 20
+WRITTEN_AT_ONCE: Final = 1 << 18
 """Bytes of slots or entries written before the work yields to the loop."""
 _SLOTS_A_PAGE: Final = PAGE_BYTES // SLOT_BYTES
 _PAGE_SHIFT: Final = _SLOTS_A_PAGE.bit_length() - 1
@@ -69,7 +69,7 @@ class ActiveIndex:
 
     @property
     def room(self) -> int:
-        """How many more keys fit."""
+        """The number of further keys that fit."""
         return self.shape.entries - self.count
 
     def put(self, keys: Sequence[KeyPlace]) -> None:
@@ -143,7 +143,7 @@ class ActiveIndex:
         changed = self.unsummed
         header, waiting = self.header, self._waiting
         start = self.shape.entry_position(self.written)
-        pace = Pace(WRITTEN_AT_ONCE)
+        pace = Pace(WRITTEN_AT_ONCE, rests=True)
         for at in range(0, len(waiting), WRITTEN_AT_ONCE):
             piece = bytes(waiting[at : at + WRITTEN_AT_ONCE])
             changed[start + at, start + at + len(piece)] = None

@@ -20,7 +20,7 @@ from firearrow.store.pacing import Pace
 from firearrow.store.paths import OURS
 
 SUMS: Final = f"{OURS}/index"
-_PAGES_AT_ONCE: Final = 256
+_PAGES_AT_ONCE: Final = 64
 
 
 def sums_path(name: str) -> str:
@@ -62,7 +62,7 @@ class PageSums:
             return
         if len(self._sums) <= pages[-1]:
             self._sums.extend([0] * (pages[-1] + 1 - len(self._sums)))
-        pace = Pace(_PAGES_AT_ONCE)
+        pace = Pace(_PAGES_AT_ONCE, rests=True)
         for first, last in _runs(pages):
             data = await file.read(first * PAGE_BYTES, (last - first) * PAGE_BYTES)
             for page in range(first, last):

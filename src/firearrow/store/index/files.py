@@ -51,7 +51,7 @@ class Lost(NamedTuple):
     last: int
     """The physical offset of the last such message."""
     passed: int
-    """How many keys of the first message are in the file before."""
+    """The number of keys of the first message that are in the file before."""
 
 
 class DamagedIndex(Exception):
@@ -211,7 +211,7 @@ class IndexFiles:
             return Lost(first, last, passed)
 
     async def _keys_of_last(self, old: OldIndex) -> int:
-        """How many keys of its last message a file holds; the others are in the next file."""
+        """Return the number of keys of its last message that a file holds; the others are in the next file."""
         number = old.header.next_number - 1
         while number >= FIRST_ENTRY and (await self.entry(old, number)).physical == old.header.end_physical:
             number -= 1

@@ -105,7 +105,7 @@ class BlockSums:
 
     async def _sum_segment(self, segment: Segment, first: int, end: int) -> None:
         blocks = range(-(-(first - segment.start) // BLOCK_BYTES), (end - segment.start) // BLOCK_BYTES)
-        known, pace = await self._of(segment), Pace(_BLOCKS_AT_ONCE)
+        known, pace = await self._of(segment), Pace(_BLOCKS_AT_ONCE, rests=True)
         made = array("I")
         for block in blocks:
             made.append(crc32(await segment.file.read(block * BLOCK_BYTES, BLOCK_BYTES)))

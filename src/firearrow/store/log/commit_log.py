@@ -349,5 +349,5 @@ class CommitLog(Progress):
 
 
 def _encode_unstamped(draft: Draft, queue_offset: int, physical: int, store_ms: int) -> bytes:
-    """What is no record with a stamp may be one without: the stamp is no reason to refuse a message."""
+    """Encode without the stamp a message that is too long with it."""
     return encode(draft, QueueOffset(queue_offset), PhysicalOffset(physical), EpochMs(store_ms), stamped=False)

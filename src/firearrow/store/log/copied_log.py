@@ -39,9 +39,9 @@ class WholeRecords(NamedTuple):
     """The whole records at the beginning of some bytes of a log."""
 
     end: int
-    """Where they end, the filler at the end of the file included."""
+    """The end of the records, the filler at the end of the file included."""
     wanted: int
-    """How many bytes are needed from ``end`` on for the next record or filler."""
+    """The number of bytes needed from ``end`` on for the next record or filler."""
 
 
 def whole_records(piece: Buffer, start: int, base: int, segment_end: int) -> WholeRecords:

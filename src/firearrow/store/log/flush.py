@@ -48,7 +48,7 @@ class Flusher:
         self._one_at_a_time = asyncio.Lock()
         self._is_short = False
         self.seconds: Final = Histogram(SYNC_BOUNDS)
-        """How long syncs took."""
+        """The durations of syncs."""
         log.on_late = self._late.set
         self.configure(config)
 

@@ -165,6 +165,6 @@ class Progress:
                 # The fence reports the error to all waiters; raising it further would not help against a bad disk.
                 self.fence(error)
                 return
-            except Exception as error:
+            except Exception as error:  # a bug in the queues or the index: rows may be missing there (`store.dispatch`)
                 self.fence(error)
                 raise

@@ -88,9 +88,9 @@ class Segments:
         segment.file.close()
 
     async def remove(self, segment: Segment) -> None:
-        """Delete a segment. The caller syncs the directory."""
-        self.give_up(segment)
+        """Delete a segment; it stays when its file cannot be deleted. The caller syncs the directory."""
         await self.disk.unlink(log_path(segment.start))
+        self.give_up(segment)
 
     def close(self) -> None:
         """Close every file."""

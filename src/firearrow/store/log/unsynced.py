@@ -1,4 +1,4 @@
-"""What the next sync of the log must make durable: written segments, and the cut that undoes a failed write.
+"""The changes that the next sync of the log must make durable: written segments, and the cut after a failed write.
 
 Invariant: until that cut is durable nothing is appended and no waiter is called with the error, because a lost cut
 would bring the failed records back.

@@ -3,6 +3,7 @@
 import msgspec
 
 from firearrow.runtime.disk.door import Disk
+from firearrow.store.ours.copies import read_copies
 from firearrow.store.ours.sealed_json import read_sealed, write_sealed
 from firearrow.store.ours.stamped_ranges import Ranges
 from firearrow.store.paths import RANGES
@@ -21,14 +22,24 @@ class RangeFile:
         self.ranges = ranges
         self.segment_bytes = segment_bytes
         """The size of the log's files; 0 when it is not recorded."""
+        self._saved: tuple[int, list[tuple[int, int | None]]] | None = None
 
     @classmethod
     async def load(cls, disk: Disk) -> "RangeFile":
         """Read the table; empty when there is no file."""
         contents = await read_sealed(disk, RANGES, _Contents)
-        return cls(disk, Ranges(contents.ranges), contents.segment_bytes) if contents else cls(disk, Ranges(), 0)
+        if contents is None:
+            return cls(disk, Ranges(), 0)
+        file = cls(disk, Ranges(contents.ranges), contents.segment_bytes)
+        (first, second), _ = await read_copies(disk, (RANGES, f"{RANGES}.bak"))
+        if first == second:  # else one is damaged or older, and the next save writes both
+            file._saved = contents.segment_bytes, contents.ranges
+        return file
 
     async def save(self, segment_bytes: int) -> None:
-        """Write the table, durably."""
+        """Write the table, durably, unless it is on disk as it is: a start needs no room then."""
         self.segment_bytes = segment_bytes
-        await write_sealed(self._disk, RANGES, _Contents(segment_bytes, self.ranges.as_list()))
+        saved = segment_bytes, self.ranges.as_list()
+        if saved != self._saved:
+            await write_sealed(self._disk, RANGES, _Contents(*saved))
+            self._saved = saved

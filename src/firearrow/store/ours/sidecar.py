@@ -25,7 +25,7 @@ _SEAL_BYTES: Final = 9
 
 
 class FlushSlot(Struct, frozen=True):
-    """How far the log is known to be durable, and under which boot of the machine."""
+    """The offset up to which the log is known to be durable, and the boot of the machine that wrote it."""
 
     number: int
     flushed: int

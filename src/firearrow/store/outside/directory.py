@@ -83,7 +83,7 @@ class Piece(NamedTuple):
     end: int
     """The physical offset of the next piece."""
     bad: str
-    """What is wrong where the records end; empty when nothing is wrong."""
+    """The fault at the end of the records; empty without one."""
     bad_from: int
 
 

@@ -29,7 +29,7 @@ class OpenMessages:
 
     @property
     def log_start(self) -> int:
-        """Where the log begins."""
+        """The physical offset at which the log begins."""
         return self._store.log.min_offset
 
     async def topics(self) -> list[str]:
@@ -66,7 +66,7 @@ class SeenMessages:
 
     @property
     def log_start(self) -> int:
-        """Where the log begins."""
+        """The physical offset at which the log begins."""
         return self._view.segments.min_offset
 
     async def topics(self) -> list[str]:

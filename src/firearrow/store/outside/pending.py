@@ -93,7 +93,7 @@ class Messages(Protocol):
 
     @property
     def log_start(self) -> int:
-        """Where the log begins."""
+        """The physical offset at which the log begins."""
         ...
 
     async def topics(self) -> list[str]:

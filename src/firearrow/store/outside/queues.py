@@ -89,7 +89,7 @@ def _seen(disk: Disk, topic: str, queue_id: int, starts: list[int]) -> QueueSeen
 
 
 def _entries_in(disk: Disk, topic: str, queue_id: int, first: int) -> tuple[int, int]:
-    """How many entries a file holds, and how long it is."""
+    """Return the number of entries in a file, and the size of the file."""
     file = disk.open(queue_path(topic, queue_id, first))
     low, high = 0, file.size // ENTRY_BYTES
     while low < high:

@@ -76,7 +76,7 @@ class ConsumeQueue(QueueTail):
         self.made_from = max_offset
         """The first entry that this process made."""
         self.judged: Judged | None = None
-        """Which older entries were read and judged; None before the first."""
+        """The older entries that were read and judged; None before the first."""
         self.pending: bytearray | None = None
         self.plain = topic != SCHEDULE_TOPIC and is_storable(topic, queue_id)
         """Whether dispatch may add an entry without `Queues.put`."""
@@ -127,7 +127,7 @@ def is_filler(size: int) -> bool:
 
 
 def entries_below(entries: bytes | bytearray, position: int) -> int:
-    """How many leading entries have records below a physical offset; fillers count with the entry behind them."""
+    """Return the number of leading entries with records below an offset; fillers count with the entry behind them."""
 
     def place(number: int) -> int:
         for physical, size, _ in ENTRY.iter_unpack(memoryview(entries)[number * ENTRY_BYTES :]):

@@ -1,10 +1,10 @@
-"""Which older entries of a queue this process has checked, with their records. Pure.
+"""The older entries of a queue that this process has checked, with their records. Pure.
 
 A record that was on disk when the process started may have rotted, and so may its queue entry. The first read checks
-both: the record's checksum, and that the entry leads to the record and has its tag code. Afterwards they are read as
-fast as those of this process while they stay in the page cache. From the device they are read with a check again.
+both: the record's checksum, and that the entry leads to the record and has its tag code. Afterwards entry and record
+are read as fast as those of this process while they stay in the page cache; from the device, with a check again.
 
-Invariant: spans do not overlap, and there are at most `SPANS_KEPT`; the one that grew last is the last.
+Invariant: spans do not overlap, and there are at most `SPANS_KEPT`; the span that grew last is the last.
 """
 
 from typing import Final

@@ -4,7 +4,7 @@ Invariant: a queue has an entry for each of its records in the log, in order and
 the log has lost holds the filler.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from sys import maxsize
 from typing import Annotated, Final
 
@@ -65,6 +65,10 @@ class Queues:
         self.writer = QueueWriter(self.files, config.max_pending_queue_bytes)
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._deleted: dict[str, None] = {}
+        self.begun_anew: dict[tuple[str, int], None] = {}
+        """Queues whose topics were deleted and created again, as the log showed: offsets of groups there are old."""
+        self.on_anew: list[Callable[[str, int, int], None]] = []
+        """Called with topic and number of a queue that begins anew, and an end that the log had only after that."""
         self._dropped_below = -1  # the log's start when all files below it were last deleted
 
     # ---- the table
@@ -243,7 +247,7 @@ class Queues:
         return offset, maxsize
 
     def _fillers(self, queue: ConsumeQueue, offset: int) -> int:
-        """How many fillers follow each other from ``offset`` on, within one read."""
+        """Return the number of consecutive fillers from ``offset`` on, within one read."""
         data = self._read(queue, offset, _PROBE)
         count = len(data) // ENTRY_BYTES
         if data == FILLER * count:
@@ -271,10 +275,39 @@ class Queues:
         await self.files.sync_names()
         return len(queues)
 
-    async def begin_anew(self, queue: ConsumeQueue) -> ConsumeQueue:
-        """Delete a queue with its files; return the empty queue that replaces it."""
+    async def end_life(self, topic: str, end: int) -> bool:
+        """Delete the queues of a topic whose records all lie below a physical offset; return whether there were any."""
+        of_topic = self._topics.get(topic, {})
+        over = [queue for queue in of_topic.values() if self._ends_below(queue, end)]
+        if not over:
+            return False
+        for queue in over:
+            del of_topic[queue.queue_id]
+            self.writer.forget(queue)
+            self._tell_anew(queue, end)
+        # The next frame of the journal names the topic as deleted, and every queue that is left.
+        self._deleted[topic] = None
+        self.writer.changed.update(dict.fromkeys(of_topic.values()))
+        if not of_topic:
+            self._topics.pop(topic, None)
+        for queue in over:
+            await self.files.remove_queue(queue)
+        await self.files.sync_names()
+        return True
+
+    def _ends_below(self, queue: ConsumeQueue, end: int) -> bool:
+        return queue.start < queue.max_offset and self.entry(queue, queue.max_offset - 1)[0] < end
+
+    def _tell_anew(self, queue: ConsumeQueue, end: int) -> None:
+        self.begun_anew[queue.topic, queue.queue_id] = None
+        for tell in self.on_anew:
+            tell(queue.topic, queue.queue_id, end)
+
+    async def begin_anew(self, queue: ConsumeQueue, physical: int) -> ConsumeQueue:
+        """Delete a queue with its files; return the empty queue that follows it, whose first record is at an offset."""
         self.writer.forget(queue)
         await self.files.remove_queue(queue)
+        self._tell_anew(queue, physical + 1)
         return self.add(ConsumeQueue(queue.topic, queue.queue_id))
 
     async def _remove_topic_directory(self, topic: str) -> None:

@@ -184,6 +184,6 @@ def _runs(columns: Columns) -> list[tuple[int, int]]:
 
 
 def _ranges(columns: Columns, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where runs begin and end in the log."""
+    """Return the begin and end of each run in the log."""
     physicals, sizes, _ = columns
     return [(physicals[first], physicals[until - 1] + sizes[until - 1]) for first, until in runs]

@@ -9,17 +9,18 @@ millisecond by reading the records. Java: ``DefaultMessageStore.queryMessage``, 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from sys import maxsize
 from typing import Final, NamedTuple
 
-from firearrow.errors import BadRecord, OffsetNotStored
+from firearrow.errors import BadRecord, DiskError, OffsetNotStored
 from firearrow.record.decode import RecordHead, size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD
 from firearrow.record.message_id import parse_offset_message_id
 from firearrow.store.index.files import DamagedIndex
 from firearrow.store.index.key_hash import key_hash
-from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, Index, Walk
+from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, GiveWay, Index, Walk, yield_to_loop
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.probe import probe
 from firearrow.store.pacing import Pace
@@ -36,6 +37,10 @@ MAX_FOUND: Final = 64
 """The most messages that one lookup by key returns (Apache's ``maxMsgsNumBatch``)."""
 RECORD_WORK: Final = 16
 """The cost of reading and checking a record, in entries of the index."""
+BYTES_OF_WORK: Final = 32 << 10
+"""Bytes of a record that cost as much as an entry of the index."""
+FOUND_BYTES_MAX: Final = 15 << 20
+"""The most bytes that one lookup by key returns, if more than one message is found: clients take frames of 16 MiB."""
 KEYS_AT_ONCE: Final = 256
 """Keys of a record that are hashed in a turn of the loop."""
 _REBUILDS: Final = 8
@@ -47,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class Boundary(Enum):
-    """Which of the messages around a time to return."""
+    """The choice between the messages around a time."""
 
     LOWER = "lower"
     """The first message that was stored at that time or later."""
@@ -72,7 +77,8 @@ class Lookups:
         self._queues = queues
         self._index = index
         self._opened = opened
-        self._one_at_a_time = asyncio.Lock()
+        self._repair = asyncio.Lock()
+        self._repairs = 0
 
     # ---- by physical offset
 
@@ -111,55 +117,85 @@ class Lookups:
         begin_ms: int,
         end_ms: int,
         is_wanted: IsWanted = lambda _record, _head: True,
+        give_way: GiveWay = yield_to_loop,
     ) -> Found:
         """Messages of a topic with a key that were stored between two times, both included.
 
         Those that are not wanted do not count: the search goes on behind them, until its work is done (`MOST_WORK`).
+        Lookups run side by side, each a piece at a time (``give_way``). While a damaged file is made again its keys are
+        not found, so a lookup that met that begins again when the file is complete.
         """
         index = self._index
         if index is None:
             return Found([], 0, 0)
-        async with self._one_at_a_time:
-            for _ in range(_REBUILDS):
-                try:
-                    most, times = min(max_messages, MAX_FOUND), (begin_ms, end_ms)
-                    records = await self._with_key(index, topic, key, most, times, is_wanted)
-                except DamagedIndex as damaged:
-                    logger.warning("an index file is made again from the log", extra={"reason": str(damaged)})
-                    await self._rebuild(index, damaged.name)
-                else:
-                    return Found(records, *index.files.last_update)
+        most, times = min(max_messages, MAX_FOUND), (begin_ms, end_ms)
+        for _ in range(_REBUILDS):
+            async with self._repair:
+                begun = self._repairs
+            try:
+                places = await self._with_key(index, topic, key, most, times, is_wanted, give_way)
+            except DamagedIndex as damaged:
+                await self._make_again(index, damaged, begun)
+            except DiskError:
+                if begun == self._repairs:
+                    raise
+            else:
+                if begun == self._repairs:
+                    return Found(await self._records(places), *index.files.last_update)
         raise OffsetNotStored(f"the index stays unreadable after {_REBUILDS} repairs; look at the disk")
 
     async def _with_key(
-        self, index: Index, topic: str, key: str, most: int, times: tuple[int, int], is_wanted: IsWanted
-    ) -> list[bytes]:
-        found: dict[int, bytes] = {}
+        self,
+        index: Index,
+        topic: str,
+        key: str,
+        most: int,
+        times: tuple[int, int],
+        is_wanted: IsWanted,
+        give_way: GiveWay,
+    ) -> list[int]:
+        """Return the physical offsets of messages with a key: their records are not kept while the lookup waits."""
+        found: set[int] = set()
+        places: list[int] = []
+        size = 0
         wanted = key.encode("utf-8", "replace")
-        walk = Walk()
+        walk = Walk(give_way)
         async for candidate in index.candidates(topic, key, *times, walk):
             physical = candidate.entry.physical
             if physical in found or physical < self._log.min_offset:
                 continue
-            await walk.did(RECORD_WORK)
             try:
                 record, head = await self._named_by(candidate, topic, wanted)
             except OffsetNotStored:
+                await walk.did(RECORD_WORK)
                 continue
             right_key = head.topic == topic and has_key(head.properties(record), wanted)
             if right_key and times[0] <= head.store_timestamp <= times[1] and is_wanted(record, head):
-                found[physical] = record
-                if len(found) >= most:
+                size += len(record)
+                if places and size > FOUND_BYTES_MAX:
                     break
+                found.add(physical)
+                places.append(physical)
+                if len(places) >= most:
+                    break
+            await walk.did(RECORD_WORK + len(record) // BYTES_OF_WORK)
         if walk.is_over:
             logger.warning(
                 "a question by key was ended early: too many messages have the key %s of topic %s; "
                 "ask for a shorter time",
                 key,
                 topic,
-                extra={"topic": topic, "key": key, "found": len(found)},
+                extra={"topic": topic, "key": key, "found": len(places)},
             )
-        return list(found.values())
+        return places
+
+    async def _records(self, places: list[int]) -> list[bytes]:
+        """Return the records at physical offsets, without those that were deleted meanwhile."""
+        records = []
+        for physical in places:
+            with suppress(OffsetNotStored):
+                records.append(await self.by_physical(physical))
+        return records
 
     async def _named_by(self, candidate: Candidate, topic: str, wanted: bytes) -> tuple[bytes, RecordHead]:
         """The record that an index entry names; raise `DamagedIndex` if there is none, or its hash differs."""
@@ -182,6 +218,14 @@ class Lookups:
         if self._opened.damage.covers(physical) is None:
             following = await self._opened.scanner.next_good(physical, self._log.written)
             self._opened.damage.report(physical, following or self._log.written, reason)
+
+    async def _make_again(self, index: Index, damaged: DamagedIndex, begun: int) -> None:
+        """Make a damaged index file again, unless another lookup has done so since ``begun`` repairs."""
+        async with self._repair:
+            if begun == self._repairs:
+                self._repairs += 1
+                logger.warning("an index file is made again from the log", extra={"reason": str(damaged)})
+                await self._rebuild(index, damaged.name)
 
     async def _rebuild(self, index: Index, name: str) -> None:
         """Make an index file again from the part of the log that it covers."""
@@ -233,21 +277,21 @@ class Lookups:
         return await names_its_record(self._opened.segments, queue, offset, physical, size)
 
     async def store_ms(self, queue: ConsumeQueue, offset: int) -> int:
-        """When the message at an offset was stored; -1 when there is none."""
+        """Return the store time of the message at an offset; -1 when there is none."""
         if not self._queues.min_offset(queue, self._log.min_offset) <= offset < queue.max_offset:
             return -1
         number, stored_ms = await self._next_time(queue, offset, offset + 1)
         return stored_ms if number == offset else -1
 
     async def earliest_ms(self, queue: ConsumeQueue) -> int:
-        """When the oldest message of a queue was stored; -1 when it has none."""
+        """Return the store time of the oldest message of a queue; -1 for an empty queue."""
         least = self._queues.min_offset(queue, self._log.min_offset)
         number, stored_ms = await self._next_time(queue, least, queue.max_offset)
         return stored_ms if number < queue.max_offset else -1
 
 
 async def _has_hash(topic: str, keys: list[bytes], wanted: int) -> bool:
-    """Whether a key has this hash. Yields to the loop: a message may have thousands of keys."""
+    """Return whether a key has this hash. Yields to the loop: a message may have thousands of keys."""
     pace = Pace(KEYS_AT_ONCE)
     for key in keys:
         if key_hash(topic, key.decode("utf-8", "replace")) == wanted:

@@ -44,7 +44,7 @@ _REPAIRS: Final = 16
 
 
 class ReadStatus(Enum):
-    """How a read ended, as Apache names it."""
+    """The outcome of a read, as Apache names it."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -335,12 +335,12 @@ class QueueReader:
 
 
 def _looked_at(request: ReadRequest) -> int:
-    """How many entries are read for one answer."""
+    """Return the number of entries to read for one answer."""
     return request.max_messages if request.tags is None else max(SCANNED_ENTRIES, request.max_messages)
 
 
 def _first_place(entries: bytes) -> int:
-    """The physical offset in the first entry of a message; 0 when there is none."""
+    """Return the physical offset in the first entry; 0 when there is none."""
     return int(ENTRY.unpack_from(entries)[0]) if entries else 0
 
 

@@ -20,7 +20,7 @@ from firearrow.store.property_fields import SEPARATOR, TAGS_MARK
 from firearrow.store.queue.consume_queue import SCHEDULE_TOPIC
 
 _layout: Final = struct.Struct(">4xI28xi44xi").unpack_from
-"""What a head says about the record's layout: magic, sysFlag, length of the body."""
+"""Reads the layout of a record from its head: magic, sysFlag, length of the body."""
 
 
 def are_right(

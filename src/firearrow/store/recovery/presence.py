@@ -21,6 +21,7 @@ class Presence:
     def __init__(self, disk: Disk, lock: Lock, found: bytes | None) -> None:
         self._disk = disk
         self._lock = lock
+        self._found = found
         self.died = found is not None
         """Whether the last run, ours or another program's, did not end in order."""
         self.died_elsewhere = found is not None and found != _OURS
@@ -40,8 +41,9 @@ class Presence:
         return cls(disk, lock, found)
 
     async def enter(self) -> None:
-        """Write the abort file, durably: a run has begun."""
-        await self._disk.replace(ABORT, _OURS)
+        """Write the abort file, durably: a run has begun. One of a run of ours that did not end in order stays."""
+        if self._found != _OURS:
+            await self._disk.replace(ABORT, _OURS)
 
     async def leave(self, *, in_order: bool) -> None:
         """Release the lock; only a run that ends in order removes the abort file."""

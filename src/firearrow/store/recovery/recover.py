@@ -26,7 +26,7 @@ from firearrow.store.recovery.damage import PIECE_BYTES, Damage
 from firearrow.store.recovery.scan import Scanner, Stop
 
 APACHE_CLEAN_SEGMENTS: Final = 3
-"""How many segments Apache 4.9 checks after an orderly exit."""
+"""The number of segments that Apache 4.9 checks after an orderly exit."""
 
 CUT_REASON: Final = "behind the log's end"
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Ending(Enum):
-    """How the last run ended, as far as the log is concerned."""
+    """The end of the last run, as far as the log is concerned."""
 
     POWER = "the power was lost"
     CLOSED = "in order"
@@ -43,11 +43,11 @@ class Ending(Enum):
 
 
 class Known(NamedTuple):
-    """What is known before the log is read."""
+    """The facts about the log that are known before it is read."""
 
     ending: Ending
     flushed: int
-    """Everything below was acknowledged; -1 when that is unknown."""
+    """The offset below which everything was acknowledged; -1 when unknown."""
     start: int
     """The offset to check from: always the start of a record."""
 
@@ -63,7 +63,7 @@ class Recovered(NamedTuple):
 
 
 def known_from_slot(slot: FlushSlot, boot_id: str, min_offset: int) -> Known:
-    """What is known from our flush slot."""
+    """Return the facts that our flush slot gives."""
     same = boot_id != "" and slot.boot_id == boot_id
     ending = Ending.CLOSED if slot.closed else Ending.PROCESS if same else Ending.POWER
     return Known(ending, slot.flushed, check_from(slot, slot.flushed, min_offset))
@@ -78,7 +78,7 @@ def check_from(slot: FlushSlot, flushed: int, min_offset: int) -> int:
 
 
 async def known_from_apache(segments: Segments, scanner: Scanner, *, died: bool, checkpoint_ms: int) -> Known:
-    """What is known from Apache's files: where to start, but not what was acknowledged."""
+    """Return the facts that Apache's files give: the offset to start from, but no acknowledged offset."""
     in_order = [segment for segment in segments if await scanner.is_good(segment.start)]
     if not in_order:
         return Known(Ending.UNKNOWN, -1, segments.min_offset)
@@ -186,7 +186,7 @@ class Recovery:
                 return at, walked.reason
 
     async def _after_bad(self, bad: int) -> int | None:
-        """Where good records continue after a bad one; None when the tail starts at the bad one."""
+        """Return the offset of the next good record after a bad one; None when the tail starts at the bad one."""
         ending, flushed, _ = self._known
         if bad < flushed:
             found = await self._scanner.next_good(bad, flushed)

@@ -158,7 +158,7 @@ class Scanner:
         return True
 
     async def next_good(self, bad: int, limit: int) -> int | None:
-        """Where the first good record after the bad one at ``bad`` starts, below ``limit``; None when there is none."""
+        """Return the offset of the first good record after the bad one at ``bad`` and below ``limit``, or None."""
         segment = self._segments.at(bad)
         if segment is not None:
             found = await self._by_its_size(segment, bad, limit) or await self._by_magic(segment, bad, limit)

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScrubConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How fast the scrub reads."""
+    """The speed of the scrub."""
 
     scrub_bytes_per_second: Annotated[
         int, Meta(ge=0, le=1 << 34, description="Bytes of the log checked again each second; 0 checks none.")

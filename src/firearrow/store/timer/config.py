@@ -13,7 +13,7 @@ BLANK_SLOTS: Final = 60
 
 
 class TimerConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How messages with a delay of any length are kept and delivered."""
+    """The settings of timers, which keep and deliver messages with a delay of any length."""
 
     timer_wheel_enable: Annotated[bool, Meta(description="Take messages that are to be delivered at a given time.")] = (
         True

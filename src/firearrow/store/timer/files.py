@@ -84,6 +84,8 @@ class TimerFiles:
         """The first slot that is not delivered."""
         self.queue_offset = check.queue_offset
         """The first entry of the timers' queue that is not in the wheel."""
+        self.is_short = False
+        """Whether the disk had no room for the next messages of the queue."""
         self.in_log: frozenset[int] = frozenset()
         """Messages from the checkpoint's entry on, by physical offset, that are in the wheel already."""
         self.added_ms = NEVER_MS
@@ -92,6 +94,10 @@ class TimerFiles:
         """Entries of the timers' queue below were in the wheel of the master that this store was a copy of."""
         self.copied_ms = check.read_ms
         """Slots below were delivered by that master."""
+        self.renewed = 0
+        """Units of records below this physical offset count as delivered: their messages were stored again."""
+        self.renewing = 0
+        """Messages from `renewed` to here are being stored again; whether that succeeds is not known yet."""
         self._stale_snapshots: list[int] = []
         self.window_slots = config.window_slots
         """Slots up to which a message goes to its own slot."""
@@ -212,7 +218,7 @@ class TimerFiles:
         await self._disk.replace(CHECK_PATH, check.encode().ljust(CHECK_BYTES, b"\0"))
 
     def close(self) -> None:
-        """Close every file. What is not flushed is recovered at the next start."""
+        """Close every file. Data that is not flushed is recovered at the next start."""
         self.log.close()
         self.wheel.close()
 

@@ -86,7 +86,7 @@ class Slot(NamedTuple):
 
 
 class TimerCheck(Struct, frozen=True):
-    """How far the timers are."""
+    """The progress of the timers."""
 
     read_ms: int = 0
     """The first slot that is not delivered."""
@@ -95,7 +95,7 @@ class TimerCheck(Struct, frozen=True):
     queue_offset: int = 0
     """The first entry of the timers' queue that is not in the wheel."""
     master_offset: int = 0
-    """The same at the master; Apache's recovery does not go beyond it."""
+    """``queue_offset`` at the master; Apache's recovery does not go beyond it."""
     state_version: int = 0
     version_ms: int = 0
     counter: int = 0
@@ -136,7 +136,7 @@ def filler(left: int) -> bytes:
 
 
 class Span(NamedTuple):
-    """Where a message is put: the time of its slot, and whether it is stored again then."""
+    """The slot of a message: its time, and whether the message is stored again then."""
 
     due_ms: int
     rolls: bool

@@ -1,8 +1,8 @@
-"""Which slot a message goes to when the place of its own slot in the wheel is taken. Pure but for reading the wheel.
+"""The slot of a message when the place of its own slot in the wheel is taken. Pure but for reading the wheel.
 
 A place of the wheel serves times that lie two weeks apart (at a precision of one second). Two of them wait at once only
 after the clock was set back, or when the broker was down for long. The later message then goes to a free slot before
-its time, and is stored again from there; when there is none, it goes to the first free slot behind its time.
+its time, and is stored again from there; without one before its time, it goes to the first free slot behind.
 """
 
 from typing import Final

@@ -34,7 +34,7 @@ _WORK_AT_ONCE: Final = 2048
 
 
 class Recovered(NamedTuple):
-    """What recovery found."""
+    """The timer log after recovery."""
 
     end: int
     """The position behind the last good unit of the timer log."""
@@ -143,6 +143,7 @@ async def _replay(
     """
     pace = Pace(_WORK_AT_ONCE)
     in_log: list[int] = []
+    counted: dict[int, int] = {}
     laid, first_ms = 0, NEVER_MS
     while position < end and (start := log.file_start(position)) is not None:
         data = await log.read(position, min(READ_BYTES, end - position))
@@ -155,7 +156,8 @@ async def _replay(
                 in_log.append(unit.physical)
             is_new = position >= covered
             is_open = unit.due_ms >= check.read_ms or is_new
-            if is_open and _lay(wheel, unit.due_ms, position, is_new=is_new, deletes=bool(unit.magic & DELETES)):
+            deletes = bool(unit.magic & DELETES)
+            if is_open and _lay(wheel, counted, unit.due_ms, position, is_new=is_new, deletes=deletes):
                 laid += 1
                 first_ms = min(first_ms, unit.due_ms)
             position += UNIT_BYTES
@@ -166,14 +168,17 @@ async def _replay(
     return Recovered(end, laid, first_ms, frozenset(in_log))
 
 
-def _lay(wheel: Wheel, due_ms: int, position: int, *, is_new: bool, deletes: bool) -> bool:
+def _lay(wheel: Wheel, counted: dict[int, int], due_ms: int, position: int, *, is_new: bool, deletes: bool) -> bool:
     """Add a unit to its slot unless the slot has it already; return whether it was added.
 
     A unit since the checkpoint becomes the last of its slot whatever the slot says: 5.5.0 may have been killed while it
     wrote the slot. The units before it are chained to it.
+
+    ``counted`` keeps the last unit of each slot as the wheel's file has it: units up to there are in the slot's number
+    already. Units since the checkpoint are among them when the wheel was written and the checkpoint was not.
     """
     slot = wheel.get(due_ms)
-    if slot is not None and position <= slot.last:
+    if slot is not None and position <= counted.setdefault(slot.time, slot.last):
         if is_new:
             wheel.put(due_ms, min(slot.first, position), position, slot.number)
         return is_new

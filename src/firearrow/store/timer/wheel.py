@@ -134,6 +134,8 @@ class Wheel:
             if data == _EMPTY_PAGE:
                 return []
             page = bytearray(data + _EMPTY_PAGE[len(data) :])
+        elif page == _EMPTY_PAGE:
+            return []
         return [Slot._make(one) for one in SLOT.iter_unpack(page) if one[0] > 0]
 
     def load_page(self, number: int, data: bytes) -> None:

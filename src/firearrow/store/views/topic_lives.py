@@ -38,7 +38,7 @@ class Lives:
             rows = todo.pop()
             for queue, physical, queue_offset in self._dispatch.enter_queues_again(rows):
                 if self._begins_anew(queue, queue_offset):
-                    fresh = await self._queues.begin_anew(queue)
+                    fresh = await self._queues.begin_anew(queue, physical)
                     todo.append([(fresh, *row[1:]) for row in rows if row[0] is queue and row[1] >= physical])
 
     def _begins_anew(self, queue: ConsumeQueue, queue_offset: int) -> bool:

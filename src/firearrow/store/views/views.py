@@ -238,10 +238,17 @@ class Views:
                 deleted += await self.queues.delete_topic(topic)
             return deleted
 
-    async def begin_anew(self, queue: ConsumeQueue) -> None:
-        """Empty a queue whose topic was deleted and created again."""
+    async def end_life(self, topic: str, end: int) -> bool:
+        """Delete the queues of a topic that end below a physical offset; return whether there were any."""
         async with self._one_at_a_time:
-            await self.queues.begin_anew(queue)
+            has_ended = await self.queues.end_life(topic, end)
+            self._has_deleted = self._has_deleted or has_ended
+            return has_ended
+
+    async def begin_anew(self, queue: ConsumeQueue, physical: int) -> None:
+        """Empty a queue whose topic was deleted and created again, with a first record at an offset of the log."""
+        async with self._one_at_a_time:
+            await self.queues.begin_anew(queue, physical)
 
     async def run(self, log_flushed: Callable[[int], Awaitable[None]]) -> None:
         """Flush at intervals, and sooner after a failed flush, until cancelled."""

@@ -1,4 +1,4 @@
-"""What every clock promises."""
+"""Checks of the promises of every clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

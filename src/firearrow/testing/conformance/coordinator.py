@@ -1,4 +1,4 @@
-"""What every coordinator promises while nothing fails."""
+"""Checks of the promises of every coordinator while nothing fails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What every disk promises while the power is on.
+"""Checks of the promises of every disk while the power is on.
 
 Each check gets an empty disk. What must survive a power loss cannot be asked of a machine that stays on; the
 simulator's own tests ask it.
@@ -87,7 +87,7 @@ async def many_buffers_are_one_write(disk: Disk) -> None:
 
 
 async def truncate_cuts_and_lengthens(disk: Disk) -> None:
-    """What was cut off is zeros when the file grows again."""
+    """Bytes that were cut off are zeros when the file grows again."""
     file = disk.open("a", create=True)
     file.write_at(0, [b"abcdef" * 1000])
     file.truncate(3)
@@ -172,7 +172,7 @@ async def a_closed_file_refuses(disk: Disk) -> None:
 
 
 async def missing_files_are_missing(disk: Disk) -> None:
-    """What is not there is ``FileMissing``, with the errno."""
+    """A call for a missing file or directory raises ``FileMissing``, with the errno."""
     assert not disk.exists("a")
     error = _refuses(lambda: disk.open("a"), FileMissing)
     assert error.errno == errno.ENOENT

@@ -1,4 +1,4 @@
-"""What every event loop promises of its timers: stock asyncio's, uvloop's and the simulated one.
+"""Checks of the promises of every event loop about timers: stock asyncio's, uvloop's and the simulated one.
 
 What a timer returns can be cancelled, and no more is promised: uvloop hands out a plain handle, without ``when``, where
 the delay rounds to no millisecond at all. A timer comes at its time or a millisecond before it by the loop's own clock.

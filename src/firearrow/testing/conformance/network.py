@@ -1,4 +1,4 @@
-"""What every network promises without faults.
+"""Checks of the promises of every network without faults.
 
 Each check gets a ``Site``: where to listen, and a door for each side (they may be the same).
 """
@@ -171,7 +171,7 @@ async def both_ends_know_their_addresses(site: Site) -> None:
 
 
 async def close_flushes_first(site: Site) -> None:
-    """What was written before ``close`` arrives; both ends end without an error, and once."""
+    """Bytes written before ``close`` arrive; both ends end without an error, and once."""
     server, client, theirs = await pair(site)
     data = bytes(range(256)) * 8192
     client.transport.write(data)

@@ -1,4 +1,4 @@
-"""What every disk promises when the operating system refuses: whatever the call, whatever the reason.
+"""Checks of the promises of every disk when the operating system refuses a call, for any call and any reason.
 
 Each check gets a disk and a way to have system calls refused for a while. A refusal is a ``DiskError`` that keeps the
 errno, never the operating system's own exception; what was there before stays; and the same call works as soon as it is
@@ -128,7 +128,7 @@ def _check(error: DiskError, number: int, what: str) -> None:
 
 
 async def a_refused_call_says_why_and_works_again(disk: Disk, refuse: Refuse) -> None:
-    """Every call, every reason."""
+    """Refuse each call for each reason; check the error, then make the call again."""
     file = await _prepared(disk)
     for case, kind, number in _every(CASES):
         with refuse(kind, number):
@@ -153,7 +153,7 @@ async def a_refused_directory_sync_says_why(disk: Disk, refuse: Refuse) -> None:
 
 
 async def a_refused_sync_fences_one_file(disk: Disk, refuse: Refuse) -> None:
-    """What was unsynced is lost for certain; other files are as good as before."""
+    """Unsynced bytes are lost for certain; other files are as good as before."""
     for number in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
         name = f"file{number}"
         file, other = disk.open(name, create=True), disk.open(f"other{number}", create=True)

@@ -15,11 +15,11 @@ from firearrow.errors import CoordinatorFailed
 from firearrow.runtime.coordinator.door import Snapshot
 
 REMEMBERED: Final = 8
-"""How many older states a read may return."""
+"""The number of older states that a read may return."""
 
 
 class CoordinatorFaults(Struct, frozen=True):
-    """How often the modelled coordinator fails."""
+    """The probabilities of the modelled coordinator's faults, and its latency."""
 
     old_read: float = 0.0
     lying_renewal: float = 0.0

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DiskProfile:
-    """How the disks behave when nothing is ordered to fail."""
+    """The behaviour of the disks while no fault is ordered."""
 
     sync_mean_s: float = 0.002
     call_mean_s: float = 0.0005
@@ -38,7 +38,7 @@ class DiskProfile:
 
 
 class _Open:
-    """What a process knows of one file: bytes it still holds back, and whose sync runs."""
+    """An open file of a process: the bytes that it still holds back, and the waiters of its syncs."""
 
     def __init__(self, disk: "SimDisk", file: FileNode, path: str) -> None:
         self.disk = disk

@@ -30,7 +30,7 @@ class _Resize:
 
 @dataclass(slots=True)
 class SyncInProgress:
-    """What one running sync will have made durable when it succeeds."""
+    """The pages and resizes that one running sync makes durable if it succeeds."""
 
     pages: dict[int, bytes]
     resizes: list[_Resize]

@@ -1,4 +1,4 @@
-"""What a machine's disk holds: a tree of names over files, with a journal of names not yet durable.
+"""The contents of a machine's disk: a tree of names over files, with a journal of names not yet durable.
 
 Create, rename, unlink and make-directory change the visible tree and wait in the journal until every
 directory whose names they changed is synced. On power loss each directory keeps a prefix of its waiting
@@ -100,7 +100,7 @@ class DiskImage:
         self._slow[below] = seconds
 
     def slowness_s(self, path: str) -> float:
-        """How much longer a sync of this file takes."""
+        """Return the seconds by which a sync of this file takes longer."""
         return max((seconds for below, seconds in self._slow.items() if path.startswith(below)), default=0.0)
 
     def mend(self) -> None:

@@ -19,7 +19,7 @@ HIGH_WATER_BYTES: Final = 64 * 1024
 
 
 class Wiring(Cables, Protocol):
-    """What an endpoint asks of the network it hangs on."""
+    """The network of an endpoint, as the endpoint needs it."""
 
     def forget(self, connection: "Connection") -> None:
         """Drop a connection of which both ends are gone."""
@@ -80,7 +80,7 @@ class Endpoint(asyncio.Transport):
 
     @property
     def stream(self) -> Stream:
-        """What this end sends."""
+        """The stream that this end sends."""
         return self._stream
 
     def made(self) -> None:

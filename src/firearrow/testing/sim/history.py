@@ -1,4 +1,4 @@
-"""What the clients of a run saw; ``invariants`` judges it.
+"""The history of a run as its clients saw it; ``invariants`` judges it.
 
 Every message has a key, ``producer:number``, from which its body is made, so that a body proves its key. A send ends in
 one of three ways: acknowledged at a queue offset, definitely refused, or unknown (a timeout, a lost connection). A half
@@ -15,7 +15,7 @@ from firearrow.testing.sim.clock import EPOCH_MS
 
 
 class Outcome(Enum):
-    """How a send ended."""
+    """The end of a send."""
 
     OK = "ok"
     FAIL = "fail"
@@ -23,7 +23,7 @@ class Outcome(Enum):
 
 
 class Decision(Enum):
-    """What a producer's group decides about a half message."""
+    """The decision of a producer's group about a half message."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -56,11 +56,11 @@ class Sent:
     delay_level: int = 0
     born_ms: int = 0
     due_ms: int = 0
-    """When a timed message is to be delivered, by the clock of its producer; 0 for a message that is not timed."""
+    """The due time of a timed message, by the clock of its producer; 0 for a message that is not timed."""
     is_relative: bool = False
     """Whether a timed message waits for some time from its arrival on, by the clock of the broker."""
     decision: Decision | None = None
-    """What becomes of a half message; None for every other message."""
+    """The decision about a half message; None for every other message."""
     physical: int = -1
     """The physical offset of an acknowledged half message."""
 
@@ -106,7 +106,7 @@ class Half:
     unknowns: int = 0
     """Checks that are answered with unknown before the decision is told."""
     checks: list[float] = field(default_factory=list)
-    """When a broker asked about it."""
+    """The times at which a broker asked about it."""
     ends: list[End] = field(default_factory=list)
 
 
@@ -131,18 +131,18 @@ class History:
     given_up: list[Read] = field(default_factory=list)
     """Half messages that brokers gave up asking about, as the final inspection found them."""
     deleted: set[Place] = field(default_factory=set)
-    """What retention deleted; ``final`` has it as it was before."""
+    """Places of the messages that retention deleted; ``final`` still has them."""
     clock_steps: list[tuple[float, str, int]] = field(default_factory=list)
     """Steps of wall clocks: when, of which broker, by how many milliseconds."""
     power_losses: list[tuple[float, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """How often things happened: faults that fired, answers of each kind."""
+    """Counts of events: faults that fired, answers of each kind."""
     broken: list[str] = field(default_factory=list)
-    """What clients found wrong while it happened."""
+    """Errors that clients found during the run."""
 
     @property
     def come(self) -> int:
-        """How many messages consumers have received."""
+        """The number of messages that consumers have received."""
         return sum(map(len, self.reads.values()))
 
     def attempts(self) -> list[Sent]:

@@ -42,7 +42,7 @@ class SimListener:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """The address on which it listens."""
         return self._address
 
     def close(self) -> None:

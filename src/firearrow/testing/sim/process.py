@@ -1,4 +1,4 @@
-"""What one simulated process is: the owner of tasks, timers and open connections.
+"""A simulated process: the owner of tasks, timers and open connections.
 
 Every task and every timer belongs to the process whose code made it. Ownership travels in a context variable,
 as contexts are copied from caller to callee by asyncio itself; code outside every node (the scenario, the

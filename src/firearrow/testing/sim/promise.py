@@ -1,4 +1,4 @@
-"""What the settings of a run promise, and which messages a loss of power or a deletion excuses."""
+"""The promises of a run's settings, and the messages that a loss of power or a deletion excuses."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from firearrow.testing.sim.history import Decision, History, Outcome, Sent
 
 @dataclass(frozen=True)
 class Promise:
-    """What the run's settings promise."""
+    """The promises of a run's settings."""
 
     groups: tuple[str, ...]
     topics: frozenset[str] = frozenset()
-    """What the groups consume."""
+    """The topics that the groups consume."""
     tags: dict[str, frozenset[str]] = field(default_factory=dict)
     """The tags that a group wants, where it does not want all."""
     ordered: tuple[str, ...] = ()
@@ -21,13 +21,13 @@ class Promise:
     """Keys that no consumer of `retrying` can handle."""
     retrying: str = ""
     window_s: float = 0.0
-    """How much before a loss of power an acknowledgement may be lost; 0 is nothing."""
+    """Seconds before a loss of power in which an acknowledged message may be lost; 0: none may be lost."""
     delays_ms: tuple[int, ...] = ()
     most_checks: int = 15
-    """How often brokers ask about a half message at most."""
+    """The most times that brokers ask about a half message."""
     faultless: bool = False
     late_ms: int = 3_000
-    """How late a timed message may come where nothing fails."""
+    """Milliseconds by which a timed message may be late where nothing fails."""
     answers: bool = False
     """Whether every pull must be answered: no cable was cut, no machine froze or lost its power."""
 

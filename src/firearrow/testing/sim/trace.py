@@ -1,4 +1,4 @@
-"""What happened, as a running hash and a tail to read.
+"""The events of a run, as a running hash and a tail to read.
 
 Every event that crosses a door is added with its virtual time. Two runs are the same run when their hashes
 are equal; the tail is what a failed run prints.

@@ -34,7 +34,7 @@ _DRIP_BYTES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class LinkProfile:
-    """How the cables behave without faults."""
+    """The behaviour of the cables without faults."""
 
     latency_min_s: float = 0.0001
     latency_mean_s: float = 0.001
@@ -56,7 +56,7 @@ class Signal(enum.Enum):
 
 
 class Cables(Protocol):
-    """What an endpoint asks of the network it hangs on."""
+    """The network of a stream, as the stream needs it."""
 
     loop: SimLoop
     rng: random.Random
@@ -73,7 +73,7 @@ class Cables(Protocol):
 
 
 class End(Protocol):
-    """What a stream asks of its two ends."""
+    """An end of a stream, as the stream needs it."""
 
     node: str
     gone: bool

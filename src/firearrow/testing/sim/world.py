@@ -63,7 +63,7 @@ class Node:
     @property
     def boot_id(self) -> str:
         """The id of the machine's boot, as Linux has it: another one after every loss of power."""
-        return f"boot-{self._power_losses}"
+        return f"boot-{self.host}-{self._power_losses}"
 
     @property
     def running(self) -> bool:
@@ -115,6 +115,13 @@ class Node:
         self._world.trace.add("lose_disk", repr(self.process))
         await self._die(power=False)
         self.image = DiskImage(self._world.split_rng(f"{self.name}/disk"), self._world.trace, self.name, self.clock)
+        self._new_process()
+
+    def take_disk(self, other: "Node") -> None:
+        """Put the disk of another machine, which is off, into this one."""
+        assert not other.running, f"{other.name} is running"
+        self._world.trace.add("take_disk", f"{self.name} {other.name}")
+        self.image = other.image
         self._new_process()
 
     async def restart(self, program: Program | None = None) -> None:

@@ -1,7 +1,7 @@
 """``python -m tests.interop.client.kills --kills 20 --ledger``: the campaign, a line of figures for each piece.
 
 100 producers in two processes, default settings at our broker, ``send_timeout_ms=15000`` at Apache's. A piece is five
-kills of one broker; pieces that the ledger has of the same commit are passed over. The exit status is 1 when a send
+kills of one broker; pieces that the ledger has of the same source are passed over. The exit status is 1 when a send
 failed although the broker was back in time, or when something acknowledged was lost.
 """
 

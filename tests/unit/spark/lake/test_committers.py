@@ -1,16 +1,20 @@
 """Committers without Spark: a batch is added once, whatever is repeated, and in any format."""
 
+import time
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
 
 from firearrow.errors import SettingsError
-from firearrow.spark.lake import delta, iceberg
-from firearrow.spark.lake.files import write_files
+from firearrow.spark.lake import delta, files, iceberg
+from firearrow.spark.lake.files import CommitRefused, write_files
 from firearrow.spark.lake.table import LakeTable, beside, table_of
 
 SCHEMA = pa.schema(
@@ -22,6 +26,9 @@ SCHEMA = pa.schema(
         ("store_timestamp", pa.timestamp("us", "UTC")),
     ]
 )
+
+
+CONFLICTS = [("iceberg", iceberg, CommitFailedException), ("delta", delta, CommitFailedError)]
 
 
 def rows(start: int, count: int) -> list[pa.RecordBatch]:
@@ -183,3 +190,45 @@ def test_tables_travel_as_options() -> None:
 def test_tables_that_say_too_little_are_refused(wrong: LakeTable, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         wrong.checked()
+
+
+@pytest.mark.parametrize(("form", "module", "error"), CONFLICTS)
+def test_a_commit_goes_on_while_other_writers_come_first(
+    form: str, module: ModuleType, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = table(form, tmp_path)
+    module.ensure(where, SCHEMA)
+    made = write_files(rows(0, 3), module.form(where, SCHEMA).directory, "q")
+    add = module._add
+    lost: list[float] = []
+
+    def late(*given: object) -> None:
+        if len(lost) < 12:
+            lost.append(time.monotonic())
+            raise error("another writer was first")
+        add(*given)
+
+    monkeypatch.setattr(module, "_add", late)
+    monkeypatch.setattr(files, "LONGEST_PAUSE_S", 0.1)
+    assert module.commit(where, "q", 0, made, SCHEMA)
+    assert stored(module, where) == [0, 1, 2]
+    pauses = [later - earlier for earlier, later in pairwise(lost)]
+    assert min(pauses) >= files.FIRST_PAUSE_S / 2, "writers that meet wait before they try again"
+
+
+@pytest.mark.parametrize(("form", "module", "error"), CONFLICTS)
+def test_a_commit_that_others_prevent_for_good_says_what_to_do(
+    form: str, module: ModuleType, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = table(form, tmp_path)
+    module.ensure(where, SCHEMA)
+    made = write_files(rows(0, 3), module.form(where, SCHEMA).directory, "q")
+
+    def never(*_: object) -> None:
+        raise error("another writer was first")
+
+    monkeypatch.setattr(module, "_add", never)
+    monkeypatch.setattr(files, "LONGEST_PAUSE_S", 0.01)
+    with pytest.raises(CommitRefused, match=r"before each of 20 attempts.*nothing is lost: start the job again"):
+        module.commit(where, "q", 0, made, SCHEMA)
+    assert stored(module, where) == []

@@ -2,15 +2,14 @@
 
 import logging
 
-from firearrow.broker.settings.changes import PATH, KeptChanges, overlay, read_changes, values
+from firearrow.broker.gate.gate import NOTHING_PLACED, KeptAnswer
+from firearrow.broker.settings.changes import PATH, KeptChanges, overlay, read_changes, still_allowed, values
 from firearrow.broker.state.state_file import StateFile
 from firearrow.broker.tables.tables import Tables
-from firearrow.errors import FireArrowError
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.version import DataVersion
-from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.admin.config import GetBrokerConfig, GetBrokerConfigAnswer, UpdateBrokerConfig
-from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.settings import format_properties
 
 log = logging.getLogger(__name__)
@@ -25,41 +24,36 @@ class BrokerConfigHandlers:
         self._clock = tables.clock
         self._settings = tables.settings
         self._topics = tables.topics
+        self._gate = tables.gate
         self._version = DataVersion()
 
     async def load(self) -> None:
         """Load the stored changes and apply them."""
         await self.file.load()
-        if self._kept.value:
-            log.info("changed settings are in force", extra={"keys": sorted(self._kept.value)})
-            self._settings.replace(overlay(self._settings.value, self._kept.value))
+        changes = still_allowed(self._kept.value, self._settings.value)
+        if changes:
+            log.info("changed settings are in force", extra={"keys": sorted(changes)})
+            self._settings.replace(overlay(self._settings.value, changes))
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
-        handlers.on(UpdateBrokerConfig, self.update, urgent=True)
+        self._gate.before(handlers).on(UpdateBrokerConfig, self.update, urgent=True)
         handlers.on(GetBrokerConfig, self.listing, urgent=True)
 
-    def update(self, _request: UpdateBrokerConfig, call: Call) -> Later | None:
+    def update(self, _request: UpdateBrokerConfig, call: Call) -> KeptAnswer:
         """Change settings."""
         wanted = read_changes(call.body, self._settings.value)
         if not wanted:
-            return None
+            return NOTHING_PLACED
         log.info("settings change asked for", extra={"keys": sorted(wanted), "by": str(call.peer.address)})
-        later = call.later()
         self._kept.add(wanted)
-
-        def saved(error: FireArrowError | None) -> None:
-            if error is None:
-                later.answer()
-            else:
-                later.refuse(ResponseCode.SYSTEM_ERROR, f"in force, but lost at the next start: {error}")
-
+        answer, saved = self._gate.when_saved(call, failure="in force, but lost at the next start: {}")
         self.file.changed(saved)
         self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._clock.now_ms())
         if "brokerPermission" in wanted:
             self._topics.renew_version()
         self._settings.replace(overlay(self._settings.value, wanted))
-        return later
+        return answer
 
     def listing(self, _request: GetBrokerConfig, _call: Call) -> Answer:
         """Return all settings."""

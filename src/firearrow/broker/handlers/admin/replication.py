@@ -1,8 +1,10 @@
-"""How replication goes, and the tables that only slaves ask for. Java: ``AdminBrokerProcessor``."""
+"""The state of replication, and the tables that only slaves ask for. Java: ``AdminBrokerProcessor``."""
 
 import asyncio
+from functools import partial
 
 from firearrow.broker.delivery.delay_offsets import DelayOffsets
+from firearrow.broker.replication.held_questions import HeldQuestions
 from firearrow.broker.replication.master import Master
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.replication.slave import Slave
@@ -23,10 +25,11 @@ from firearrow.protocol.requests.pop.pop import GetAllMessageRequestMode
 from firearrow.protocol.requests.replication.replication import (
     GetAllDelayOffset,
     GetBrokerEpochCache,
+    GetBrokerEpochCacheAnswer,
     GetBrokerHaStatus,
     ResetMasterFlushOffset,
 )
-from firearrow.remoting.handlers import Answer, Call, Handlers
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 
 
 class ReplicationHandlers:
@@ -39,6 +42,9 @@ class ReplicationHandlers:
         self._settings = tables.settings
         self._replication = replication
         self._delays = delays
+        self._changes = tables.changes
+        self._held = HeldQuestions()
+        tables.changes.on_change = self._held.changed
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -79,7 +85,7 @@ class ReplicationHandlers:
             master=True,
             master_commit_log_max_offset=end,
             ha_connection_info=slaves,
-            in_sync_slave_nums=sum(slave.in_sync for slave in slaves),
+            in_sync_slave_nums=master.slaves_in_sync(end),
         )
 
     def _of_slave(self, slave: Slave) -> HaRuntimeInfo:
@@ -93,11 +99,31 @@ class ReplicationHandlers:
         )
         return HaRuntimeInfo(master=False, ha_client_runtime_info=client)
 
-    def epochs(self, _request: GetBrokerEpochCache, _call: Call) -> Answer:
-        """Return which master wrote which part of the log.
+    def epochs(self, request: GetBrokerEpochCache, call: Call) -> Answer | Later:
+        """Return which master wrote which part of the log; to a replica that asks so, at the next change of the tables.
 
         Without automatic failover there are no epochs, and the refusal is Apache's outside controller mode.
         """
+        taken = self._changes.number if request.taken is None else request.taken
+        answer = self._epochs(taken)
+        replica = self._noted(request)
+        if replica is None or request.known != self._changes.number:
+            return answer
+        return self._held.hold(replica, call.hold(), partial(self._epochs, taken))
+
+    def _noted(self, request: GetBrokerEpochCache) -> int | None:
+        """Note what a replica of this epoch tells of itself; return its number, None for everybody else."""
+        reports, replica = self._replication.reports, request.replica
+        if reports is None or replica is None or request.epoch is None or request.directory is None:
+            return None
+        if not reports.knows(replica, request.epoch, request.directory):
+            return None
+        if request.taken is not None:
+            reports.reported(replica, request.taken)
+        return replica
+
+    def _epochs(self, taken: int) -> Answer:
+        """Return the epochs, and what was deleted after the changes that the asker has taken."""
         entries = self._store.replica.history.epochs.entries
         if not entries:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
@@ -112,8 +138,10 @@ class ReplicationHandlers:
                 for entry, end in zip(entries, ends, strict=True)
             ],
             max_offset=self._log.tail,
+            min_offset=self._log.min_offset,
+            deleted_topics=self._changes.deleted_since(taken) or None,
         )
-        return Answer(body=encode_body(cache))
+        return Answer(GetBrokerEpochCacheAnswer(tables=self._changes.number), encode_body(cache))
 
     def reset_master_flush_offset(self, request: ResetMasterFlushOffset, _call: Call) -> None:
         """Note how far the master's log is on disk; a master ignores it, as Apache's does."""

@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.lanes import Wait
 from firearrow.broker.self_check import INSTANCE_KEY
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.watch import Watch
@@ -47,7 +48,7 @@ class RuntimeHandlers:
         self._delays = delays
         self._timers = timers
         self._ends = ends
-        self._jobs = tables.jobs
+        self._lanes = tables.lanes
         self._instance = instance
         self._booted_ms = tables.clock.now_ms()
 
@@ -60,7 +61,7 @@ class RuntimeHandlers:
 
     def statistic(self, request: ViewBrokerStatsData, call: Call) -> Later:
         """Return one statistic over a minute, an hour and a day."""
-        return self._jobs.do(call, self._statistic(request))
+        return self._lanes.do(call, Wait.TURNS, self._statistic(request))
 
     async def _statistic(self, request: ViewBrokerStatsData) -> Answer:
         await self._stats.refresh()
@@ -76,14 +77,14 @@ class RuntimeHandlers:
 
     def clean_queues(self, _request: CleanExpiredConsumeQueue, call: Call) -> Later:
         """Delete queue files whose messages are gone."""
-        return self._jobs.do(call, self._clean_queues())
+        return self._lanes.do(call, Wait.CHANGE, self._clean_queues())
 
     async def _clean_queues(self) -> None:
         await self._store.queues.drop_files_below(self._store.log.min_offset, 1 << 30)
 
     def runtime(self, _request: GetBrokerRuntimeInfo, call: Call) -> Later:
         """Return the table of running values."""
-        return self._jobs.do(call, self._runtime())
+        return self._lanes.do(call, Wait.TURNS, self._runtime())
 
     async def _runtime(self) -> Answer:
         await self._stats.refresh()

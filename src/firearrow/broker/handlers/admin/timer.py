@@ -1,4 +1,4 @@
-"""How far the timers are and how many messages wait, for slaves and operators. Java: ``AdminBrokerProcessor``."""
+"""The progress of timers and number of waiting messages, for slaves and operators. Java: ``AdminBrokerProcessor``."""
 
 from firearrow.broker.timer.timers import Timers
 from firearrow.protocol.bodies.body import encode_body

@@ -4,16 +4,21 @@ An operator's question to one consumer (its state, or to consume a message now) 
 connection, and the consumer's answer is returned unchanged.
 """
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.broker.jobs import Jobs
+from firearrow.broker.handlers.admin.large_answer import put_together
+from firearrow.broker.lanes import Wait
+from firearrow.broker.state.state_file import in_pieces
 from firearrow.broker.tables.clients import Client, ConsumerGroup
 from firearrow.broker.tables.disagreement import Disagreements
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import BadBody, FireArrowError, IllegalMessage, OffsetNotStored, RequestRefused, RequestTimedOut
+from firearrow.model.message import MessageQueue
 from firearrow.model.versions import version_number
 from firearrow.protocol.bodies.admin.topic import GroupList
 from firearrow.protocol.bodies.body import encode_body
@@ -23,7 +28,6 @@ from firearrow.protocol.bodies.group.heartbeat import (
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
-    ProducerTable,
 )
 from firearrow.protocol.bodies.group.offset import GetConsumerStatusBody
 from firearrow.protocol.bodies.naming.route import TopicList
@@ -47,12 +51,18 @@ ANSWERS_SINCE: Final = version_number("3.1.8") - 1
 """Consumers from this version on answer these questions (V3_1_8_SNAPSHOT)."""
 ASK_TIMEOUT_MS: Final = 10_000
 STATUS_TIMEOUT_MS: Final = 5_000
+ASKED_AT_ONCE: Final = 256
+"""Most members of a group that are asked side by side."""
+ASKED_IN_A_TURN: Final = 32
+"""Questions of one request that are sent in one turn of the loop."""
+MOST_HEADER_BYTES: Final = 16 * 1024
+"""Largest header of a question to clients, which is kept for as long as they are silent."""
 
 
 class ConsumerHandlers:
     """Answers questions about connected clients."""
 
-    def __init__(self, tables: Tables, questions: Jobs, disagreements: Disagreements) -> None:
+    def __init__(self, tables: Tables, disagreements: Disagreements) -> None:
         self._store = tables.store
         self._topics = tables.topics
         self._groups = tables.groups
@@ -60,7 +70,7 @@ class ConsumerHandlers:
         self._offsets = tables.offsets
         self._clock = tables.clock
         self._identity = tables.identity
-        self._questions = questions
+        self._lanes = tables.lanes
         self._disagreements = disagreements
 
     def add_to(self, handlers: Handlers) -> None:
@@ -77,7 +87,7 @@ class ConsumerHandlers:
 
     # ---- connected clients
 
-    def consumers(self, request: GetConsumerConnectionList, _call: Call) -> Answer:
+    def consumers(self, request: GetConsumerConnectionList, call: Call) -> Later:
         """Return the members of a consumer group and its subscriptions."""
         group = self._clients.group(request.consumer_group)
         if group is None:
@@ -85,32 +95,40 @@ class ConsumerHandlers:
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         differs = self._disagreements.lasting.get(group.name)
         body = ConsumerConnection(
-            connection_set=[_connection(client) for client in group.members.values()],
             consume_from_where=group.consume_from_where,
             consume_type=group.consume_type,
             message_model=group.message_model,
             subscription_disagreement=None if differs is None else str(differs),
             subscription_table=group.subscriptions,
         )
-        return Answer(body=encode_body(body))
+        return self._lanes.do(call, Wait.TURNS, _connections(encode_body(body), list(group.members.values())))
 
-    def producers(self, request: GetProducerConnectionList, _call: Call) -> Answer:
+    def producers(self, request: GetProducerConnectionList, call: Call) -> Later:
         """Return the members of a producer group."""
         members = self._clients.producers(request.producer_group)
         if members is None:
             remark = f"the producer group[{request.producer_group}] not exist"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        body = ProducerConnection(connection_set=[_connection(client) for client in members.values()])
-        return Answer(body=encode_body(body))
+        body = encode_body(ProducerConnection())
+        return self._lanes.do(call, Wait.TURNS, _connections(body, list(members.values())))
 
-    def all_producers(self, _request: GetAllProducerInfo, _call: Call) -> Answer:
-        """Return every producer, by group."""
+    def all_producers(self, _request: GetAllProducerInfo, call: Call) -> Later:
+        """Return every producer, by group. The answer is built over several turns: there may be ten thousands."""
+        return self._lanes.do(call, Wait.TURNS, self._all_producers())
+
+    async def _all_producers(self) -> Answer:
+        what = "all producers are {}: ask for those of one group"
+        return Answer(body=bytes(await put_together(self._producer_pieces(), what)))
+
+    def _producer_pieces(self) -> Iterator[bytes]:
+        """Yield the table of all producers in pieces. Groups and members may come and go between two of them."""
         born_ms = self._clock.now_ms() - elapsed_ms()
-        data = {
-            name: [_producer(client, born_ms) for client in members.values()]
-            for name, members in self._clients.producer_groups()
-        }
-        return Answer(body=encode_body(ProducerTable(data=data)))
+        before = b'{"data":{'
+        for name, members in list(self._clients.producer_groups()):
+            rows = (encode_body(_producer(client, born_ms)) for client in list(members.values()))
+            yield from in_pieces(rows, before + fastjson.encode(name) + b":[", b"]")
+            before = b","
+        yield b"}}" if before == b"," else before + b"}}"
 
     def groups_of_topic(self, request: QueryTopicConsumeByWho, _call: Call) -> Answer:
         """Return the groups that subscribe to a topic or have offsets in it."""
@@ -133,13 +151,17 @@ class ConsumerHandlers:
 
     def running_info(self, request: GetConsumerRunningInfo, call: Call) -> Later:
         """Return a consumer's report about itself."""
+        _check_size(call)
         peer = self._consumer(request.consumer_group, request.client_id)
-        return self._questions.do(call, _pass_on(peer, request, b"", request.consumer_group, request.client_id))
+        return self._lanes.do(
+            call, Wait.CLIENT, _pass_on(peer, request, b"", request.consumer_group, request.client_id)
+        )
 
     def consume_directly(self, request: ConsumeMessageDirectly, call: Call) -> Later:
         """Let a consumer consume a message now."""
+        _check_size(call)
         peer = self._consumer(request.consumer_group, request.client_id or "")
-        return self._questions.do(call, self._consume_directly(request, peer))
+        return self._lanes.do(call, Wait.CLIENT, self._consume_directly(request, peer))
 
     async def _consume_directly(self, request: ConsumeMessageDirectly, peer: Peer) -> Answer:
         try:
@@ -168,11 +190,26 @@ class ConsumerHandlers:
 
     def status(self, request: InvokeBrokerToGetConsumerStatus, call: Call) -> Later:
         """Return the offsets that the consumers of a group report themselves."""
+        _check_size(call)
         group = self._clients.group(request.group)
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{request.group}]"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return self._questions.do(call, _statuses(request, group))
+        return self._lanes.do(call, Wait.CLIENT, self._statuses(request, group))
+
+    async def _statuses(self, request: InvokeBrokerToGetConsumerStatus, group: ConsumerGroup) -> Answer:
+        """Ask members side by side; let other questions have their turn between portions of a large group."""
+        asked = GetConsumerStatusFromClient(topic=request.topic, group=request.group)
+        wanted = [each for each in group.members.values() if request.client_addr in (None, "", each.client_id)]
+        table: dict[str, dict[MessageQueue, int]] = {}
+        for first in range(0, len(wanted), ASKED_AT_ONCE):
+            if first:
+                await self._lanes.give_way()
+            portion = wanted[first : first + ASKED_AT_ONCE]
+            told = await asyncio.gather(*(_status(each, asked, turn) for turn, each in enumerate(portion)))
+            known = zip(portion, told, strict=True)
+            table |= {client.client_id: offsets for client, offsets in known if offsets is not None}
+        return Answer(body=encode_body(GetConsumerStatusBody(consumer_table=table)))
 
 
 async def _pass_on(peer: Peer, request: Request[Any], body: bytes, group: str, client_id: str) -> Answer:
@@ -189,18 +226,31 @@ async def _pass_on(peer: Peer, request: Request[Any], body: bytes, group: str, c
     return Answer(body=reply.body, remark=reply.remark)
 
 
-async def _statuses(request: InvokeBrokerToGetConsumerStatus, group: ConsumerGroup) -> Answer:
-    asked = GetConsumerStatusFromClient(topic=request.topic, group=request.group)
-    table = {}
-    for client in list(group.members.values()):
-        if request.client_addr and request.client_addr != client.client_id:
-            continue
-        try:
-            reply = await cast("Peer", client.connection).call(asked, timeout_ms=STATUS_TIMEOUT_MS)
-            table[client.client_id] = fastjson.decode(reply.body, GetConsumerStatusBody).message_queue_table
-        except (FireArrowError, BadBody):
-            continue  # a consumer that does not answer is left out, as in Apache
-    return Answer(body=encode_body(GetConsumerStatusBody(consumer_table=table)))
+async def _status(client: Client, asked: GetConsumerStatusFromClient, number: int) -> dict[MessageQueue, int] | None:
+    """Return the offsets that a consumer reports; None: it did not answer, and is left out as in Apache."""
+    for _ in range(number // ASKED_IN_A_TURN):
+        await asyncio.sleep(0)
+    try:
+        reply = await cast("Peer", client.connection).call(asked, timeout_ms=STATUS_TIMEOUT_MS)
+        return fastjson.decode(reply.body, GetConsumerStatusBody).message_queue_table
+    except (FireArrowError, BadBody):
+        return None
+
+
+def _check_size(call: Call) -> None:
+    """Refuse a question that would be kept for long and is large."""
+    size = len(call.asked.header)
+    if size > MOST_HEADER_BYTES:
+        remark = f"the header of this question has {size} bytes, and may have {MOST_HEADER_BYTES}: shorten its fields"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
+async def _connections(body: bytes, clients: list[Client]) -> Answer:
+    """Return an answer with connections as its ``connectionSet``, which is the first and empty in ``body``."""
+    head, empty, tail = body.partition(b'"connectionSet":[')
+    rows = (encode_body(_connection(client)) for client in clients)
+    what = f"{len(clients)} connections are {{}}"
+    return Answer(body=bytes(await put_together(in_pieces(rows, head + empty, tail), what)))
 
 
 def _connection(client: Client) -> Connection:

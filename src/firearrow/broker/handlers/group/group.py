@@ -6,11 +6,13 @@ A request that creates, changes or deletes a group, alone or with its offsets, i
 from typing import Final
 
 from firearrow import fastjson
+from firearrow.broker.gate.gate import NOTHING_PLACED, KeptAnswer
 from firearrow.broker.handlers.admin.large_answer import put_together
+from firearrow.broker.lanes import Wait
 from firearrow.broker.state.saved import when_all
-from firearrow.broker.state.state_file import OnSaved
+from firearrow.broker.tables.pages import GROUP_BYTES_MAX
 from firearrow.broker.tables.tables import Tables
-from firearrow.errors import BadBody, FireArrowError
+from firearrow.errors import BadBody
 from firearrow.model.names import group_fault
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupList
@@ -37,43 +39,51 @@ class GroupHandlers:
 
     def __init__(self, tables: Tables) -> None:
         self._groups = tables.groups
+        self._gate = tables.gate
         self._offsets = tables.offsets
         self._offset_file = tables.offset_file
-        self._jobs = tables.jobs
+        self._lanes = tables.lanes
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
-        handlers.on(UpdateAndCreateSubscriptionGroup, self.update, urgent=True)
-        handlers.on(UpdateAndCreateSubscriptionGroupList, self.update_list, urgent=True)
+        kept = self._gate.before(handlers)
+        kept.on(UpdateAndCreateSubscriptionGroup, self.update, urgent=True)
+        kept.on(UpdateAndCreateSubscriptionGroupList, self.update_list, urgent=True)
+        kept.on(DeleteSubscriptionGroup, self.delete, urgent=True)
+        kept.on(UpdateAndGetGroupForbidden, self.forbid, urgent=True)
         handlers.on(GetAllSubscriptionGroupConfig, self.all_groups, urgent=True)
         handlers.on(GetSubscriptionGroupConfig, self.one_group, urgent=True)
-        handlers.on(DeleteSubscriptionGroup, self.delete, urgent=True)
-        handlers.on(UpdateAndGetGroupForbidden, self.forbid, urgent=True)
 
-    def update(self, _request: UpdateAndCreateSubscriptionGroup, call: Call) -> Later:
+    def update(self, _request: UpdateAndCreateSubscriptionGroup, call: Call) -> KeptAnswer:
         """Create or change a group."""
         return self._put([request_body(call.body, SubscriptionGroupConfig)], call)
 
-    def update_list(self, _request: UpdateAndCreateSubscriptionGroupList, call: Call) -> Later | None:
+    def update_list(self, _request: UpdateAndCreateSubscriptionGroupList, call: Call) -> KeptAnswer:
         """Create or change several groups."""
         groups = request_body(call.body, SubscriptionGroupList).group_config_list
-        return self._put(groups, call) if groups else None
+        return self._put(groups, call) if groups else NOTHING_PLACED
 
-    def _put(self, groups: list[SubscriptionGroupConfig], call: Call) -> Later:
+    def _put(self, groups: list[SubscriptionGroupConfig], call: Call) -> KeptAnswer:
         for group in groups:
             fault = group_fault(group.group_name or "")
             if fault is not None:
                 raise Refused(ResponseCode.INVALID_PARAMETER, fault)
-        later = call.later()
+        for name, group in self._groups.table.altered(groups).items():
+            size = len(encode_body(group))
+            if size > GROUP_BYTES_MAX:
+                remark = f"group {name} would take {size} bytes, more than {GROUP_BYTES_MAX}; remove some attributes"
+                raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        self._gate.check_change()
         for group in groups[:-1]:
             self._groups.put(group, lambda _error: None)
-        self._groups.put(groups[-1], _answering(later))
-        return later
+        answer, saved = self._gate.when_saved(call)
+        self._groups.put(groups[-1], saved)
+        return answer
 
     def all_groups(self, request: GetAllSubscriptionGroupConfig, call: Call) -> Answer | Later:
         """Return all groups, or a page of them. The answer with all is built over several turns: there may be many."""
         if (request.group_seq, request.data_version, request.max_group_num) == (None, None, None):
-            return self._jobs.do(call, self._all_groups())
+            return self._lanes.do(call, Wait.TURNS, self._all_groups())
         table = self._groups.table
         count = PAGE_SIZE if request.max_group_num is None else min(request.max_group_num, PAGE_SIZE)
         same = _version(request.data_version) == table.version
@@ -94,38 +104,34 @@ class GroupHandlers:
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker: {group}")
         return Answer(body=encode_body(group))
 
-    def delete(self, request: DeleteSubscriptionGroup, call: Call) -> Later:
+    def delete(self, request: DeleteSubscriptionGroup, call: Call) -> KeptAnswer:
         """Delete a group."""
-        later = call.later()
-        tell = _answering(later)
+        self._gate.check_change()
+        answer, tell = self._gate.when_saved(call)
         if request.clean_offset or request.remove_offset:
             tell = when_all(2, tell)
             self._offsets.forget_group(request.group_name)
             self._offset_file.changed(tell)
         self._groups.delete(request.group_name, tell)
-        return later
+        return answer
 
-    def forbid(self, request: UpdateAndGetGroupForbidden, call: Call) -> Answer | Later:
+    def forbid(self, request: UpdateAndGetGroupForbidden, call: Call) -> KeptAnswer:
         """Return whether a group may read a topic, or change that."""
         group, topic = request.group, request.topic
         if request.readable is None:
             readable = self._groups.table.may_read(group, topic)
-            return Answer(body=encode_body(GroupForbidden(group=group, topic=topic, readable=readable)))
-        later = call.later()
-        body = encode_body(GroupForbidden(group=group, topic=topic, readable=request.readable))
-        on_saved = _answering(later, Answer(body=body))
-        self._groups.allow_reading(group, topic, allowed=request.readable, on_saved=on_saved)
-        return later
+            return self._gate.unchanged(_shown(group, topic, readable=readable))
+        fault = None if request.readable else self._groups.table.forbidden_fault(group, topic)
+        if fault is not None:
+            raise Refused(ResponseCode.INVALID_PARAMETER, fault)
+        self._gate.check_change()
+        answer, saved = self._gate.when_saved(call, _shown(group, topic, readable=request.readable))
+        self._groups.allow_reading(group, topic, allowed=request.readable, on_saved=saved)
+        return answer
 
 
-def _answering(later: Later, answer: Answer | None = None) -> OnSaved:
-    def answer_saved(error: FireArrowError | None) -> None:
-        if error is None:
-            later.answer(answer)
-        else:
-            later.refuse(ResponseCode.SYSTEM_ERROR, str(error))
-
-    return answer_saved
+def _shown(group: str, topic: str, *, readable: bool) -> Answer:
+    return Answer(body=encode_body(GroupForbidden(group=group, topic=topic, readable=readable)))
 
 
 def _version(text: str | None) -> DataVersion | None:

@@ -1,9 +1,9 @@
 """Clients that join, leave and list their group. Java: ``ClientManageProcessor``, ``ConsumerManageProcessor``,
 ``DefaultConsumerIdsChangeListener``.
 
-The heartbeat of a consumer creates the group's retry topic, which messages that fail need. When a group changes, its
-members get notices (`notices`). Every ten seconds clients without a recent heartbeat are dropped, and their groups get
-notices, as after a closed connection.
+The heartbeat of a consumer creates, at a master, the group's retry topic, which messages that fail need. When a group
+changes, its members get notices (`notices`). Every ten seconds clients without a recent heartbeat are dropped, and
+their groups get notices, as after a closed connection.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, cast
 from firearrow.broker.delivery.notices import Notices
 from firearrow.broker.pull.filter_checks import FilterChecks
 from firearrow.broker.tables.clients import Client
-from firearrow.broker.tables.disagreement import Disagreements, between
+from firearrow.broker.tables.disagreement import Disagreements, disagreement_with
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.names import retry_topic
 from firearrow.protocol.bodies.body import encode_body
@@ -29,12 +29,17 @@ from firearrow.protocol.requests.group.heartbeat import (
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.store.pacing import Pace
 from firearrow.telemetry.damped import Damped
 
 CLIENT_TIMEOUT_MS: Final = 120_000
 SCAN_INTERVAL_MS: Final = 10_000
 LONGEST_NAME: Final = 1024
 """The longest client id and name of a producer group, in characters."""
+EXPIRED_AT_ONCE: Final = 200
+"""Clients that are dropped in one turn of the loop."""
+GROUPS_AT_ONCE: Final = 200
+"""Groups whose subscriptions are compared in one turn of the loop."""
 ALWAYS_TAKEN: Final = 8 << 10
 """Memory for groups and subscriptions that a connection gets even when all others hold too much."""
 
@@ -83,7 +88,7 @@ class HeartbeatHandlers:
         if isinstance(group, str):
             self._refusals.warn(log, elapsed_ms() / 1000, "a consumer is not noted", {"group": name, "why": group})
             return
-        if self._topics.ensure(retry_topic(name), group.retry_queue_nums):
+        if not self._groups.is_copy and self._topics.ensure(retry_topic(name), group.retry_queue_nums):
             log.info("retry topic made", extra={"group": name})
         changed = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
         if changed is not None and group.notify_consumer_ids_changed_enable:
@@ -118,10 +123,9 @@ class HeartbeatHandlers:
             group = self._clients.group(consumer.group_name or "")
             me = self._client(data, call)
             me.subscriptions = {one.topic: one for one in consumer.subscription_data_set if one.topic}
-            for member in [] if group is None else group.members.values():
-                differs = between(consumer.group_name or "", member, me) if member.client_id != me.client_id else None
-                if differs is not None:
-                    raise Refused(ResponseCode.INVALID_PARAMETER, str(differs))
+            differs = None if group is None else disagreement_with(group, me)
+            if differs is not None:
+                raise Refused(ResponseCode.INVALID_PARAMETER, str(differs))
 
     def _client(self, data: HeartbeatData, call: Call) -> Client:
         return Client(call.peer, data.client_id or "", call.language, call.version, elapsed_ms())
@@ -177,20 +181,25 @@ class HeartbeatHandlers:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(SCAN_INTERVAL_MS / 1000)
-            self.expire()
+            pace = Pace(GROUPS_AT_ONCE)
+            while self.expire():
+                await pace.did(GROUPS_AT_ONCE)
+            self._drop_fingerprints()
             for found in self.disagreements.look(self._clients, elapsed_ms()):
-                log.error("subscriptions disagree", extra={"group": found.group, "reason": str(found)})
+                if found is not None:
+                    log.error("subscriptions disagree", extra={"group": found.group, "reason": str(found)})
+                await pace.did()
 
-    def expire(self) -> None:
-        """Drop the clients whose last heartbeat is too old."""
-        expired = self._clients.expire(elapsed_ms() - CLIENT_TIMEOUT_MS)
+    def expire(self) -> bool:
+        """Drop clients whose last heartbeat is too old, a bounded number; return whether there may be more of them."""
+        expired = self._clients.expire(elapsed_ms() - CLIENT_TIMEOUT_MS, EXPIRED_AT_ONCE)
         for connection in expired.connections:
             peer = cast("Peer", connection)
             log.warning("client is gone", extra={"peer": str(peer.address), "why": "it was silent for too long"})
             peer.close()
         for group in expired.changed:
             self._notices.add(group)
-        self._drop_fingerprints()
+        return len(expired.connections) >= EXPIRED_AT_ONCE
 
     def _drop_fingerprints(self) -> None:
         for name in [name for name in self._fingerprints if self._clients.group(name) is None]:

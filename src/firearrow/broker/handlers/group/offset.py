@@ -7,7 +7,12 @@ young too, as in Apache 4.9. Apache 5.5 answers that there is no offset; then a 
 the end in a second request, and misses the messages that came between the two.
 """
 
+from typing import Final
+
 from firearrow.broker.handlers.admin.large_answer import put_together
+from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
+from firearrow.broker.lanes import Wait
+from firearrow.broker.tables.offset_parts import OffsetPart
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import OffsetNotStored
 from firearrow.protocol.bodies.body import encode_body
@@ -27,10 +32,14 @@ from firearrow.protocol.requests.group.offset import (
     UpdateConsumerOffset,
 )
 from firearrow.protocol.requests.group.reset import QueryCorrectionOffset
-from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset
+from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset, GetAllConsumerOffsetAnswer
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.store.pacing import Pace
 from firearrow.store.queue.consume_queue import ENTRY, ConsumeQueue
 from firearrow.store.read.lookup import Boundary
+
+OFFSETS_AT_ONCE: Final = 200
+"""Offsets that are compared before others have their turn."""
 
 
 class OffsetHandlers:
@@ -38,10 +47,12 @@ class OffsetHandlers:
 
     def __init__(self, tables: Tables) -> None:
         self._store = tables.store
+        self._gate = tables.gate
         self._topics = tables.topics
         self._groups = tables.groups
         self._offsets = tables.offsets
-        self._jobs = tables.jobs
+        self._bounds = OffsetBounds(tables)
+        self._lanes = tables.lanes
         self._on_commit = tables.offset_file.changed
 
     def add_to(self, handlers: Handlers) -> None:
@@ -92,43 +103,54 @@ class OffsetHandlers:
 
     def update(self, request: UpdateConsumerOffset, _call: Call) -> Answer | None:
         """Commit the offset of a group."""
+        self._gate.check_lead()
         group, topic = request.consumer_group, request.topic
         if group not in self._groups.table:
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.get(topic)
         if config is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
-        self._check_new(request, max(config.read_queue_nums, config.write_queue_nums))
+        self._bounds.check_queue(topic, config, request.queue_id)
+        self._bounds.check_room(group, topic, (request.queue_id,))
         if not self._offsets.commit(group, topic, request.queue_id, request.commit_offset):
             return Answer(remark="Offset has been previously reset")
         self._on_commit()
         return None
 
-    def _check_new(self, request: UpdateConsumerOffset, queues: int) -> None:
-        """Refuse an offset of a queue that does not exist, and one more when there are too many."""
-        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        if not 0 <= queue_id < queues and self._store.queues.find(topic, queue_id) is None:
-            remark = f"queueId[{queue_id}] is illegal: topic {topic} has {queues} queues here; ask for its route again"
-            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
-        if not self._offsets.has_room(group, topic, queue_id):
-            remark = f"there are {len(self._offsets)} offsets and no other is kept: delete groups that nobody uses, or "
-            raise Refused(ResponseCode.SYSTEM_BUSY, remark + "raise maxConsumerOffsets")
+    def all_offsets(self, request: GetAllConsumerOffset, call: Call) -> Later:
+        """Return every offset, or what changed, for slaves. The answer is built over several turns: it may be large."""
+        told = self._part_of_offsets(request.since) if request.in_parts else self._all_offsets(request.since)
+        return self._lanes.do(call, Wait.TURNS, told)
 
-    def all_offsets(self, _request: GetAllConsumerOffset, call: Call) -> Later:
-        """Return every offset, for slaves. The answer is built over several turns: there may be very many."""
-        return self._jobs.do(call, self._all_offsets())
+    async def _part_of_offsets(self, since: str | None) -> Answer:
+        part = OffsetPart(self._offsets, since)
+        body = bytes(await put_together(part.pieces(), "the offsets of one group and topic are {}"))
+        return Answer(GetAllConsumerOffsetAnswer(mark=part.mark, since=part.since, more=part.has_more or None), body)
 
-    async def _all_offsets(self) -> Answer:
+    async def _all_offsets(self, since: str | None) -> Answer:
         what = "all offsets are {}: ask for those of one group and topic"
-        return Answer(body=bytes(await put_together(self._offsets.pieces(), what)))
+        rows = self._offsets.changed_rows
+        mark, changed = rows.mark, rows.since(since)
+        told = GetAllConsumerOffsetAnswer(mark=mark, since=None if changed is None else since)
+        return Answer(told, bytes(await put_together(self._offsets.pieces(changed), what)))
 
-    def correction(self, request: QueryCorrectionOffset, _call: Call) -> Answer:
+    def correction(self, request: QueryCorrectionOffset, call: Call) -> Later:
         """Return the lowest offset of all groups by queue; INT64_MAX where the group to compare with is below it."""
-        without = (request.filter_groups or "").split(",")
-        lowest = self._offsets.lowest(request.topic, without, self._start_of)
-        for queue_id, offset in self._offsets.of(request.compare_group, request.topic).items():
+        return self._lanes.do(call, Wait.TURNS, self._correction(request))
+
+    async def _correction(self, request: QueryCorrectionOffset) -> Answer:
+        without, pace = set((request.filter_groups or "").split(",")), Pace(OFFSETS_AT_ONCE)
+        lowest: dict[int, int] = {}
+        for group, queues in self._offsets.rows_in(request.topic):
+            for queue_id, offset in () if group in without else tuple(queues.items()):
+                if offset >= self._start_of(request.topic, queue_id):
+                    lowest[queue_id] = min(offset, lowest.get(queue_id, offset))
+                await pace.did()
+            await pace.did()
+        for queue_id, offset in tuple(self._offsets.of(request.compare_group, request.topic).items()):
             if lowest.get(queue_id, 0) > offset:
                 lowest[queue_id] = INT64_MAX
+            await pace.did()
         return Answer(body=encode_body(QueryCorrectionOffsetBody(correction_offsets=lowest)))
 
     # ---- of queues
@@ -147,7 +169,7 @@ class OffsetHandlers:
         if queue is None:
             return Answer(OffsetAnswer(offset=0))
         boundary = Boundary.UPPER if request.boundary_type is BoundaryType.UPPER else Boundary.LOWER
-        return self._jobs.do(call, self._search(queue, request.timestamp, boundary))
+        return self._lanes.do(call, Wait.DEVICE, self._search(queue, request.timestamp, boundary))
 
     async def _search(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary) -> Answer:
         return Answer(OffsetAnswer(offset=await self._store.lookups.offset_by_time(queue, time_ms, boundary)))
@@ -157,7 +179,7 @@ class OffsetHandlers:
         queue = self._store.queues.find(request.topic, request.queue_id)
         if queue is None:
             return Answer(EarliestStoretimeAnswer(timestamp=-1))
-        return self._jobs.do(call, self._earliest(queue))
+        return self._lanes.do(call, Wait.DEVICE, self._earliest(queue))
 
     async def _earliest(self, queue: ConsumeQueue) -> Answer:
         return Answer(EarliestStoretimeAnswer(timestamp=await self._store.lookups.earliest_ms(queue)))

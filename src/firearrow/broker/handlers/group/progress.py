@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from firearrow.broker.handlers.admin.large_answer import put_together
+from firearrow.broker.lanes import Wait
 from firearrow.broker.state.state_file import in_pieces
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.message import MessageQueue
@@ -33,7 +34,7 @@ class ProgressHandlers:
         self._groups = tables.groups
         self._clients = tables.clients
         self._offsets = tables.offsets
-        self._jobs = tables.jobs
+        self._lanes = tables.lanes
         self._counters = tables.stats
         self._clock = tables.clock
         self._identity = tables.identity
@@ -49,7 +50,7 @@ class ProgressHandlers:
     def stats(self, request: GetConsumeStats, call: Call) -> Later:
         """Return the progress of a group in its topics."""
         listed = [topic for topic in (request.topic_list or "").split(";") if topic]
-        return self._jobs.do(call, self._stats(request.consumer_group, listed, request.topic or ""))
+        return self._lanes.do(call, Wait.TURNS, self._stats(request.consumer_group, listed, request.topic or ""))
 
     async def _stats(self, group: str, listed: list[str], topic: str) -> Answer:
         topics = listed or self._subscribed(group, [topic] if topic else self._offsets.topics_of(group))
@@ -89,7 +90,7 @@ class ProgressHandlers:
 
     def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> Later:
         """Return the progress of every group. The answer is built over several turns: there may be very many."""
-        return self._jobs.do(call, self._all_stats(ordered_only=request.is_order))
+        return self._lanes.do(call, Wait.TURNS, self._all_stats(ordered_only=request.is_order))
 
     async def _all_stats(self, *, ordered_only: bool) -> Answer:
         listed: list[bytes] = []
@@ -122,7 +123,7 @@ class ProgressHandlers:
         config = self._topics.get(request.topic)
         if config is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist")
-        return self._jobs.do(call, self._time_spans(request, config.write_queue_nums))
+        return self._lanes.do(call, Wait.TURNS, self._time_spans(request, config.write_queue_nums))
 
     async def _time_spans(self, request: QueryConsumeTimeSpan, queues: int) -> Answer:
         spans = [await self._time_span(request.group, request.topic, queue_id) for queue_id in range(queues)]

@@ -16,19 +16,19 @@ Messages above the confirm offset are not visible here: they are not in a consum
 
 import asyncio
 from collections.abc import Iterable
-from sys import maxsize
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firearrow.broker.lanes import Wait
 from firearrow.broker.pull import answer as pullanswer
 from firearrow.broker.pull.arrivals import Arrivals
 from firearrow.broker.pull.backlog import BacklogLine
 from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
 from firearrow.broker.pull.filter_costs import FilterCosts
 from firearrow.broker.pull.filters import Filters
-from firearrow.broker.pull.long_poll import Parked, ParkedPulls, Wanted
+from firearrow.broker.pull.long_poll import Parked, ParkedPulls, Subscribed, Wanted
 from firearrow.broker.pull.message_filter import NOT_COMPILED, MessageFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
 from firearrow.broker.pull.scanner import Scanner
@@ -54,7 +54,7 @@ LIGHT_CHARACTERS: Final = 256
 
 
 class _Ticket(Struct, eq=False):
-    """What is needed to serve a parked pull."""
+    """A parked pull, with the parts that are needed to serve it."""
 
     request: Pull
     later: Later
@@ -72,7 +72,7 @@ class PullHandlers:
         self._checks = PullChecks(tables, filters)
         self._filters = filters
         self._offsets = tables.offsets
-        self._jobs = tables.jobs
+        self._lanes = tables.lanes
         self._clock = filters.clock
         costs = FilterCosts(tables.stats)
         woken = self._woken = WokenPulls(filters.clock, self._serve)
@@ -86,6 +86,7 @@ class PullHandlers:
         self._configure()
         settings.on_change.append(self._configure)
         self._stats = tables.stats
+        self._gate = tables.gate
         self._on_commit = tables.offset_file.changed
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._arrivals: Final = Arrivals(self.parked, filters.clock, costs, _group_of)
@@ -143,7 +144,7 @@ class PullHandlers:
         if hot is None:
             later = call.later()
             later.promise(self._reader.most_bytes(request))
-            self._jobs.add(later, self._pull_cold(admitted, call))
+            self._lanes.add(later, Wait.DEVICE, self._pull_cold(admitted, call))
             return later
         self._note_pulled(admitted, hot.next_offset)
         code = pullanswer.code_of(hot, request.queue_offset)
@@ -214,10 +215,9 @@ class PullHandlers:
 
     def _commit(self, admitted: Admitted) -> None:
         request = admitted.request
-        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        if not request.sys_flag & COMMIT_FLAG or not self._offsets.has_room(group, topic, queue_id):
-            return
-        if self._offsets.commit(group, topic, queue_id, request.commit_offset):
+        place = request.consumer_group, request.topic, request.queue_id
+        is_taken = request.sys_flag & COMMIT_FLAG and self._gate.leads and self._offsets.has_room(*place)
+        if is_taken and self._offsets.commit(*place, request.commit_offset):
             self._on_commit()
 
     # ---- waiting
@@ -230,11 +230,12 @@ class PullHandlers:
         later, wanted = call.hold(), admitted.wanted
         if not later.is_owed:
             return later
-        own_tags = _weight(wanted) if request.sys_flag & SUBSCRIPTION_FLAG else 0
+        has_own = request.sys_flag & SUBSCRIPTION_FLAG
+        own_tags = _weight(wanted) if has_own else 0
+        subscribed = None if has_own else (request.consumer_group, request.topic)
         ticket = _Ticket(_light(request), later, call.peer)
-        displaced = self.parked.park(
-            key, request.queue_offset, wanted, until_ms, ticket, owner=call.peer, own_tags=own_tags
-        )
+        given = request.queue_offset, wanted, until_ms, ticket
+        displaced = self.parked.park(key, *given, owner=call.peer, own_tags=own_tags, subscribed=subscribed)
         self._woken.add(displaced)
         self._set_timer()
         return later
@@ -271,7 +272,14 @@ class PullHandlers:
 
     def recall_all(self) -> None:
         """Wake all parked pulls, because users or rules have changed: who may still pull asks again."""
-        self._woken.add(self.parked.expired(maxsize))
+        self._recall_before(self.parked.next_number)
+
+    def _recall_before(self, before: int) -> None:
+        """Wake the pulls that were parked before others, a bounded number in every turn of the loop."""
+        recalled = self.parked.recall_before(before, TAKEN_AT_ONCE)
+        self._woken.add(recalled)
+        if len(recalled) == TAKEN_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._recall_before, before)
 
     def resubscribed(self, group: ConsumerGroup, topics: Iterable[str]) -> None:
         """Wake the parked pulls of a group whose subscriptions to some topics have a new expression.
@@ -279,15 +287,16 @@ class PullHandlers:
         They are served by the new one, and answered at once. Apache's go on with the old expression until they look
         again, every five seconds. Pulls that carry their expression are not concerned.
         """
-        changed = frozenset(topics)
+        before = self.parked.next_number
+        for topic in topics:
+            self._recall_subscribed((group.name, topic), before)
 
-        def concerns(ticket: _Ticket) -> bool:
-            request = ticket.request
-            is_registered = not request.sys_flag & SUBSCRIPTION_FLAG
-            return is_registered and request.consumer_group == group.name and request.topic in changed
-
-        for connection in group.members:
-            self._woken.add(self.parked.recall_owned(connection, concerns))
+    def _recall_subscribed(self, subscribed: Subscribed, before: int) -> None:
+        """Wake the pulls of a subscription that were parked before it changed, a bounded number in every turn."""
+        recalled = self.parked.recall_subscribed(subscribed, before, TAKEN_AT_ONCE)
+        self._woken.add(recalled)
+        if len(recalled) == TAKEN_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._recall_subscribed, subscribed, before)
 
     def _serve(self, parked: Parked[_Ticket], made: Made) -> int:
         """Answer a woken pull, with or without messages; return how many bytes of messages it was handed."""
@@ -327,7 +336,7 @@ class PullHandlers:
         if hot is not None:
             return self._woken_answer(admitted, hot)
         later.promise(self._reader.most_bytes(request))
-        self._jobs.add(later, self._serve_cold(admitted))
+        self._lanes.add(later, Wait.DEVICE, self._serve_cold(admitted))
         return None
 
     async def _serve_cold(self, admitted: Admitted) -> Answer:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from firearrow.broker.lanes import Wait
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import OffsetNotStored
 from firearrow.protocol.bodies.body import encode_body
@@ -33,7 +34,7 @@ class QueryHandlers:
     def __init__(self, tables: Tables) -> None:
         self._store = tables.store
         self._clients = tables.clients
-        self._jobs = tables.jobs
+        self._lanes = tables.lanes
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -43,7 +44,7 @@ class QueryHandlers:
 
     def by_place(self, request: ViewMessageById, call: Call) -> Later:
         """Return the message at a physical offset."""
-        return self._jobs.do(call, self._by_place(request.offset))
+        return self._lanes.do(call, Wait.DEVICE, self._by_place(request.offset))
 
     async def _by_place(self, physical: int) -> Answer:
         try:
@@ -54,12 +55,17 @@ class QueryHandlers:
 
     def by_key(self, request: QueryMessage, call: Call) -> Later:
         """Return the messages with a key that were stored between two times."""
-        return self._jobs.do(call, self._by_key(request))
+        return self._lanes.do(call, Wait.INDEX, self._by_key(request))
 
     async def _by_key(self, request: QueryMessage) -> Answer:
         most = UNIQUE_KEY_MESSAGES if request.unique_key_query else request.max_num
         found = await self._store.lookups.by_key(
-            request.topic, request.key, max(most, 0), request.begin_timestamp, request.end_timestamp
+            request.topic,
+            request.key,
+            max(most, 0),
+            request.begin_timestamp,
+            request.end_timestamp,
+            give_way=self._lanes.give_way,
         )
         fields = QueryMessageAnswer(
             index_last_update_timestamp=found.index_ms, index_last_update_phyoffset=found.index_physical
@@ -77,7 +83,7 @@ class QueryHandlers:
         queue = self._store.queues.find(topic, request.queue_id)
         if queue is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{request.queue_id}@{topic} is not exist!")
-        return self._jobs.do(call, self._entries(request, queue))
+        return self._lanes.do(call, Wait.DEVICE, self._entries(request, queue))
 
     async def _entries(self, request: QueryConsumeQueue, queue: ConsumeQueue) -> Answer:
         store = self._store

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from firearrow.broker.gate.gate import KeptAnswer, Refusal
 from firearrow.broker.send.incoming import Destination, not_stored, usage_text
 from firearrow.broker.send.marks import born_host
 from firearrow.broker.tables.tables import Tables
@@ -23,7 +24,7 @@ from firearrow.protocol.requests.message.send import RecallMessage, RecallMessag
 from firearrow.record.encode import Draft
 from firearrow.record.properties import encode_properties
 from firearrow.record.recall_handle import RecallHandle
-from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.remoting.handlers import Answer, Call, Handlers
 
 TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
@@ -40,6 +41,7 @@ class RecallHandlers:
 
     def __init__(self, tables: Tables) -> None:
         self._store = tables.store
+        self._gate = tables.gate
         self._settings = tables.settings
         self._topics = tables.topics
         self._clock = tables.clock
@@ -48,33 +50,28 @@ class RecallHandlers:
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
-        handlers.on(RecallMessage, self.recall)
+        self._gate.before(handlers).on(RecallMessage, self.recall)
 
-    def recall(self, request: RecallMessage, call: Call) -> Answer | Later:
-        """Store a recall; answer with the unique key of the message once it is safe."""
+    def recall(self, request: RecallMessage, call: Call) -> KeptAnswer:
+        """Store a recall; answer with the unique key of the message once the recall is kept."""
         try:
             self._check(request)
             handle = self._handle(request)
+            self._gate.check()
             end = self._append(request, handle, call)
         except Refused as refusal:
             return self._refused(refusal)
         except (DiskError, IllegalMessage) as error:
             return self._not_stored(error)
-        later = call.later()
-        answer = Answer(RecallMessageAnswer(msg_id=handle.unique_key, msg_region=self._settings.broker.region_id))
+        answer = RecallMessageAnswer(msg_id=handle.unique_key, msg_region=self._settings.broker.region_id)
+        return self._gate.answer(call, end, Answer(answer))
 
-        def reached(error: FireArrowError | None) -> None:
-            later.answer(answer if error is None else self._not_stored(error))
-
-        self._store.on_reached(end, self._store.log.kept_at, reached)
-        return later
-
-    def _refused(self, refusal: Refused) -> Answer:
-        return Answer(
+    def _refused(self, refusal: Refused) -> Refusal:
+        return Refusal(
             _Region(msg_region=self._settings.broker.region_id), code=int(refusal.code), remark=refusal.remark
         )
 
-    def _not_stored(self, error: FireArrowError) -> Answer:
+    def _not_stored(self, error: FireArrowError) -> Refusal:
         most = self._settings.value.log.max_message_size
         return self._refused(not_stored(error, most, lambda: usage_text(self._disk.usage())))
 

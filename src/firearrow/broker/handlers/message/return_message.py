@@ -1,11 +1,12 @@
 """Send-backs of messages that a consumer could not handle. Java: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
 
-After the answer the consumer continues behind the message and never reads it again, even if the broker restarts. So
-the answer waits as that of a send does: until the topic is durable, and until the sync where the broker syncs. Apache's
-broker answers before the sync.
+After the answer the consumer continues behind the message and never reads it again, even if the broker restarts or is
+replaced. So the answer waits as that of a send does: until the topic is durable, then at the gate.
 """
 
 from firearrow.broker.delivery.retry import most_attempts, retried
+from firearrow.broker.gate.gate import NOTHING_PLACED, Kept, KeptAnswer
+from firearrow.broker.lanes import Wait
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topics import DLQ_QUEUES
 from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
@@ -16,7 +17,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
 from firearrow.record.decode import peek
-from firearrow.remoting.handlers import Call, Handlers, Later
+from firearrow.remoting.handlers import Call, Handlers
 
 
 class SendBackHandlers:
@@ -24,9 +25,10 @@ class SendBackHandlers:
 
     def __init__(self, tables: Tables) -> None:
         self._store = tables.store
+        self._gate = tables.gate
         self._topics = tables.topics
         self._groups = tables.groups
-        self._jobs = tables.jobs
+        self._lanes = tables.lanes
         self._chance = tables.chance
         self._settings = tables.settings
         self._broker_ip = tables.identity.ip
@@ -36,9 +38,9 @@ class SendBackHandlers:
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
-        handlers.on(ConsumerSendMsgBack, self.send_back)
+        self._gate.before(handlers).on(ConsumerSendMsgBack, self.send_back)
 
-    def send_back(self, request: ConsumerSendMsgBack, call: Call) -> Later | None:
+    def send_back(self, request: ConsumerSendMsgBack, call: Call) -> KeptAnswer:
         """Store a message in the group's retry topic, or in its dead-letter topic after the last attempt."""
         group = self._groups.of_client(request.group, call.peer)
         if isinstance(group, str):
@@ -47,9 +49,10 @@ class SendBackHandlers:
         if not self._settings.broker.is_writable:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden")
         if group.retry_queue_nums <= 0:
-            return None
+            return NOTHING_PLACED
+        self._gate.check()
         self._check_topic(retry_topic(request.group), group.retry_queue_nums)
-        return self._jobs.do(call, self._store_again(request, call.version, group))
+        return self._gate.job(self._lanes.do, call, Wait.SYNC, self._store_again(request, call, group))
 
     def _check_topic(self, name: str, queues: int) -> None:
         self._topics.ensure(name, queues)
@@ -59,7 +62,7 @@ class SendBackHandlers:
         if not topic.perm & PERM_WRITE:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
 
-    async def _store_again(self, request: ConsumerSendMsgBack, version: int, group: SubscriptionGroupConfig) -> None:
+    async def _store_again(self, request: ConsumerSendMsgBack, call: Call, group: SubscriptionGroupConfig) -> Kept:
         try:
             record = await self._store.lookups.by_physical(request.offset)
         except OffsetNotStored as missing:
@@ -69,7 +72,7 @@ class SendBackHandlers:
             peek(record),
             record,
             request,
-            most=most_attempts(request, version, group.retry_max_times),
+            most=most_attempts(request, call.version, group.retry_max_times),
             queue_id=self._chance.randrange(group.retry_queue_nums),
             levels=self._levels,
             store_host=self._store_host,
@@ -80,9 +83,11 @@ class SendBackHandlers:
             self._check_topic(topic, DLQ_QUEUES)
         try:
             await self._topics.kept(topic)
-            await self._store.reached(self._store.append(retry.draft).end, self._store.log.kept_at)
+            self._gate.check()
+            end = self._store.append(retry.draft).end
         except (DiskError, IllegalMessage) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._stats.sent_back(request.group, retry.came_from)
         if retry.is_dead:
             self._stats.died(request.group, retry.came_from)
+        return self._gate.answer(call, end)

@@ -10,6 +10,7 @@ Stored properties are the sender's, without those that only brokers set, followe
 
 from typing import Final
 
+from firearrow.broker.gate.gate import KeptAnswer
 from firearrow.broker.handlers.message.send_bulk import BulkSends
 from firearrow.broker.handlers.message.send_checked import AnySend, CheckedSends
 from firearrow.broker.handlers.message.send_rows import RowSends
@@ -18,7 +19,7 @@ from firearrow.broker.send.batches import batch_of
 from firearrow.broker.send.checked_topics import Checked, CheckedTopics
 from firearrow.broker.send.incoming import MAX_BATCH_TOPIC, MAX_SENT_PROPERTIES, is_plain, usage_text
 from firearrow.broker.send.marks import BORN, born_host
-from firearrow.broker.send.replies import Confirmation, SendReplies
+from firearrow.broker.send.replies import SendReplies
 from firearrow.broker.send.shedding import SendShedding
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.admission import Congestion, never_congested
@@ -28,7 +29,7 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import SendBatchMessage, SendMessage, SendMessageV2
 from firearrow.record.encode import Draft
 from firearrow.record.properties import StoredProperties
-from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.remoting.handlers import Call, Handlers
 
 _UNIQ_KEY: Final = keys.UNIQ_KEY + "\x01"
 _UNIQ_KEY_LENGTH: Final = len(_UNIQ_KEY)
@@ -43,9 +44,10 @@ class SendHandlers:
         self._append = log.append
         self._append_columns = log.append_columns
         self._retention = tables.store.retention
+        self._gate = tables.gate
         self.admission: Final = Admission(settings)
         self.replies: Final = SendReplies(
-            log, settings, tables.identity.store_host, lambda: usage_text(tables.disk.usage())
+            tables.gate, settings, tables.identity.store_host, lambda: usage_text(tables.disk.usage())
         )
         checked = CheckedTopics(tables)
         self._known = checked.by_name
@@ -53,19 +55,16 @@ class SendHandlers:
         self._checked = CheckedSends(tables, checked, self.replies, self.rows, is_congested)
         self._bulk = BulkSends(tables, self._known, self.replies, self.admission)
 
-    def wait_for_slaves(self, confirmation: Confirmation) -> None:
-        """Let answers wait for slaves too."""
-        self.replies.wait_for_slaves(confirmation)
-
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
-        handlers.on(SendMessage, self.send)
-        handlers.on(SendMessageV2, self.send)
-        handlers.on(SendBatchMessage, self.send)
+        kept = self._gate.before(handlers)
+        kept.on(SendMessage, self.send)
+        kept.on(SendMessageV2, self.send)
+        kept.on(SendBatchMessage, self.send)
         handlers.on_many_sends(self._bulk.send, self._bulk.is_wanted)
         handlers.shedding = SendShedding(self.admission, self.replies)
 
-    def send(self, request: AnySend, call: Call) -> Answer | Later:
+    def send(self, request: AnySend, call: Call) -> KeptAnswer:
         """Store a message or a batch."""
         if self.admission.is_late():
             return self._busy()
@@ -77,9 +76,9 @@ class SendHandlers:
             or not properties
             or not 0 <= request.queue_id < known.limit
             or not 0 < len(call.asked.body) <= replies.max_body
-            or not is_plain(request.sys_flag, properties, syncs=self.replies.waits)
+            or not is_plain(request.sys_flag, properties, syncs=self._gate.waits)
             or self._retention.refusal is not None
-            or replies.is_short_of_replicas
+            or self._gate.is_shut
         ):
             return self._checked.send(request, call)
         at = properties.find(_UNIQ_KEY)
@@ -105,7 +104,7 @@ class SendHandlers:
 
     def _put(
         self, request: AnySend, call: Call, known: Checked, properties: StoredProperties, unique: str
-    ) -> Answer | Later:
+    ) -> KeptAnswer:
         """Store a message that passed every check."""
         replies, queue_id = self.replies, request.queue_id
         marks = replies.marks
@@ -129,7 +128,7 @@ class SendHandlers:
         answer = replies.stored(f"{marks.id_prefix}{physical:016X}", queue_id, place.queue_offset, unique)
         return replies.acknowledge(call, place.end, answer)
 
-    def _put_batch(self, request: AnySend, call: Call, known: Checked, unique: str) -> Answer | Later:
+    def _put_batch(self, request: AnySend, call: Call, known: Checked, unique: str) -> KeptAnswer:
         """Store a batch that passed every check."""
         queue_id, replies = request.queue_id, self.replies
         if len(request.topic) > MAX_BATCH_TOPIC:
@@ -149,7 +148,7 @@ class SendHandlers:
         answer = replies.stored(replies.ids_of(places), queue_id, place.queue_offsets[0], unique)
         return replies.acknowledge(call, place.end, answer)
 
-    def _busy(self) -> Answer:
+    def _busy(self) -> KeptAnswer:
         busy = self.admission.refusal
         self.admission.refused_some(1, were_asked=True)
         return self.replies.refused(busy)

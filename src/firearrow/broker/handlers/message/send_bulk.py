@@ -30,7 +30,7 @@ from firearrow.store.placement import AppendedColumns, QueueTail
 
 
 class _Target(NamedTuple):
-    """Where messages are stored: the topic, the queue of each message, and the topic's counter."""
+    """The target of messages: the topic, the queue of each message, and the topic's counter."""
 
     topic: str
     queue_ids: list[int]
@@ -49,6 +49,7 @@ class BulkSends:
         self._counts_of = tables.stats.of_topic
         self._tail_of = tables.store.queues.tail_of
         self._replies = replies
+        self._gate = tables.gate
         self._admission = admission
 
     def is_wanted(self, request: Send | ShortSend) -> bool:
@@ -56,7 +57,7 @@ class BulkSends:
         properties = request.properties or ""
         if request.batch or not properties.endswith("\x02"):
             return False
-        sys_flag, syncs = request.sys_flag, self._replies.waits
+        sys_flag, syncs = request.sys_flag, self._gate.waits
         if keys.TRAN_MSG not in properties:
             return is_plain(sys_flag, properties, syncs=syncs)
         is_first = not request.reconsume_times and request.producer_group.isprintable()
@@ -66,7 +67,7 @@ class BulkSends:
         """Store many messages; return False when no message was taken."""
         request, columns, replies = sends.shape.request, sends.columns, self._replies
         known, count = self._known.get(request.topic), len(sends.columns.bodies)
-        if known is None or self._retention.refusal is not None or replies.is_short_of_replicas:
+        if known is None or self._retention.refusal is not None or self._gate.is_shut:
             return False
         are_halves = keys.TRAN_MSG in (request.properties or "")
         if are_halves and self._settings.value.transactions.reject_transaction_message:
@@ -98,7 +99,7 @@ class BulkSends:
         size = columns.end + OWED_OVERHEAD_BYTES * count
         peer.owe(size)
         later = ManyLater(peer, sends.shape.encoding, self._answers(columns, place), size)
-        replies.acks.add(place.end, later, SUCCESS)
+        self._gate.kept.add(place.end, later, SUCCESS)
         return True
 
     def _halves(self, count: int) -> _Target:

@@ -9,6 +9,7 @@ from datetime import UTC
 from functools import partial
 from typing import Final
 
+from firearrow.broker.gate.gate import KeptAnswer, Refusal
 from firearrow.broker.handlers.message.send_rows import RowSends
 from firearrow.broker.send.batches import batch_of, check_batch_size
 from firearrow.broker.send.checked_topics import CheckedTopics, added_flags
@@ -38,13 +39,14 @@ from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
 from firearrow.model.versions import version_number
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import Send, ShortSend
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
-from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.remoting.handlers import Call
 from firearrow.runtime.clock import elapsed_ms
 
 COUNTS_RETRIES_SINCE: Final = version_number("3.4.9")
@@ -62,6 +64,7 @@ class CheckedSends:
         self._append = store.log.append
         self._append_columns = store.log.append_columns
         self._retention = store.retention
+        self._gate = tables.gate
         self._tails = store.queues
         self._topics = tables.topics
         self._groups = tables.groups
@@ -80,11 +83,11 @@ class CheckedSends:
         self._unique_keys = UniqueKeys(identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
         self._stats = tables.stats
 
-    def send(self, request: AnySend, call: Call) -> Answer | Later:
+    def send(self, request: AnySend, call: Call) -> KeptAnswer:
         """Store a message or a batch, or answer with the refusal."""
         try:
             if not call.asked.body:
-                return Answer(code=int(ResponseCode.SYSTEM_ERROR), remark="java.lang.NullPointerException: no body")
+                return Refusal(code=int(ResponseCode.SYSTEM_ERROR), remark="java.lang.NullPointerException: no body")
             check_time(self._settings.broker.start_accept_send_request_time_stamp, self._clock.now_ms())
             topic = self._topic(request, call)
             if request.batch:
@@ -131,7 +134,7 @@ class CheckedSends:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{request.topic}] has no write queues")
         return self._chance.randrange(topic.write_queue_nums)
 
-    def _send_single(self, request: AnySend, call: Call, topic: TopicConfig) -> Answer | Later:
+    def _send_single(self, request: AnySend, call: Call, topic: TopicConfig) -> KeptAnswer:
         queue_id = self._queue(request, topic)
         reconsume_times = request.reconsume_times or 0
         properties = parse_properties(request.properties or "")
@@ -171,7 +174,7 @@ class CheckedSends:
             sys_flag,
             reconsume_times,
         )
-        self._check_room(waits_for_store(properties))
+        self._check_room(call, waits_for_store(properties))
         if target in self._topics.young:
             return self._wait_for_topic(target, request, call)
         row = None if begins or keys.ROW_ID not in properties else self._rows.row_of(target, queue_id, draft)
@@ -193,11 +196,12 @@ class CheckedSends:
         )
         return self._replies.acknowledge(call, place.end, answer, waits=waits_for_store(properties))
 
-    def _check_room(self, waits: bool) -> None:
+    def _check_room(self, call: Call, waits: bool) -> None:
         if self._retention.refusal is not None:
             raise self._retention.refusal
-        if waits:
-            self._replies.check_replicas()
+        self._gate.check()
+        if not waits or call.asked.heading.flag & ONEWAY_FLAG:
+            self._gate.check_lead()
 
     def _check_body(self, body: bytes) -> None:
         if not 0 < len(body) <= self._replies.max_body:
@@ -232,7 +236,7 @@ class CheckedSends:
         properties[keys.TRACE_ON] = str(marks.trace_on).lower()
         properties[keys.CLUSTER] = self._settings.broker.broker_cluster_name
 
-    def _send_batch(self, request: AnySend, call: Call, topic: TopicConfig) -> Answer | Later:
+    def _send_batch(self, request: AnySend, call: Call, topic: TopicConfig) -> KeptAnswer:
         queue_id = self._queue(request, topic)
         name = request.topic
         if len(name) > MAX_BATCH_TOPIC:
@@ -246,7 +250,7 @@ class CheckedSends:
         check_batch_size(call.body, self._replies.max_body)
         born = born_host(call)
         envelope, columns = batch_of(request, call.body, queue_id, added_flags(topic), born, self._store_host)
-        self._check_room(waits_for_store(shared))
+        self._check_room(call, waits_for_store(shared))
         if name in self._topics.young:
             return self._wait_for_topic(name, request, call)
         if self._rows.are_in(columns):
@@ -263,18 +267,18 @@ class CheckedSends:
 
     def put_rows(
         self, request: AnySend, call: Call, envelope: Envelope, columns: MessageColumns, unique: str | None
-    ) -> Answer | Later:
+    ) -> KeptAnswer:
         """Store a batch of rows with identities that passed every check, without the repeated rows."""
         waits = waits_for_store(parse_properties(request.properties or ""))
         return self._rows.put(call, envelope, columns, unique, lambda: self.send(request, call), waits=waits)
 
     # ---- topics that are not durable yet
 
-    def _wait_for_topic(self, topic: str, request: AnySend, call: Call) -> Later:
+    def _wait_for_topic(self, topic: str, request: AnySend, call: Call) -> KeptAnswer:
         """Start a send again once its topic is durable."""
         later = call.later()
         self._topics.when_kept(topic, partial(self._replies.resume, later, lambda: self.send(request, call)))
-        return later
+        return self._gate.owed(later)
 
     def _count(self, topic: str, messages: int, size: int) -> None:
         counts = self._stats.of_topic(topic)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from firearrow.broker.dedup.row_identity import has_windows, hold_rows, key_of, keys_of
 from firearrow.broker.dedup.row_windows import RowWindows
 from firearrow.broker.dedup.window import FirstCopies, FirstCopy
+from firearrow.broker.gate.gate import KeptAnswer
 from firearrow.broker.send.replies import Again, SendReplies
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import StoreFenced
@@ -22,7 +23,7 @@ from firearrow.protocol.requests.message.send import SendAnswer
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.encode import Draft
 from firearrow.record.layout import CRC_MASK
-from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.remoting.handlers import Call
 from firearrow.store.placement import Appended, AppendedColumns
 
 
@@ -66,22 +67,20 @@ class RowSends:
         queue = (row.topic, row.queue_id)
         self.windows.stored(queue, [(row.key, copy)], place.end, place.store_timestamp, delayed=row.is_delayed)
 
-    def repeated(self, call: Call, first: FirstCopy, queue_id: int, unique: str, *, waits: bool) -> Answer | Later:
+    def repeated(self, call: Call, first: FirstCopy, queue_id: int, unique: str, *, waits: bool) -> KeptAnswer:
         """Answer a repeated row with its first copy."""
         self.windows.repeats += 1
         answer = self._replies.stored(self._replies.id_of(first.physical), queue_id, first.queue_offset, unique)
         return self._answer(call, first.physical, answer, waits=waits)
 
-    def _answer(self, call: Call, physical: int, answer: SendAnswer, *, waits: bool) -> Answer | Later:
+    def _answer(self, call: Call, physical: int, answer: SendAnswer, *, waits: bool) -> KeptAnswer:
         """Answer when the record at ``physical``, and all before it, are as safe as the sender wants them."""
         log = self._log
         if physical >= log.tail:
             # The write of the first copy failed. Its sender is not told before the cut of the log is durable.
             raise log.fenced or StoreFenced("the log undoes a failed write; send again in a moment")
-        is_kept = physical < (log.flushed if waits and self._replies.syncs else log.written)
-        if is_kept and not (waits and self._replies.slaves is not None):
-            return Answer(answer)
-        return self._replies.acknowledge(call, log.tail, answer, waits=waits)
+        passed = self._replies.gate.kept_before(physical, answer, waits=waits)
+        return passed or self._replies.acknowledge(call, log.tail, answer, waits=waits)
 
     # ---- batches
 
@@ -91,7 +90,7 @@ class RowSends:
 
     def put(
         self, call: Call, envelope: Envelope, columns: MessageColumns, unique: str | None, again: Again, *, waits: bool
-    ) -> Answer | Later:
+    ) -> KeptAnswer:
         """Store a batch without the rows that its queue holds already."""
         topic, queue_id = envelope.topic, columns.queue_ids[0]
         if not self.windows.is_ready(topic, queue_id):
@@ -155,11 +154,11 @@ class RowSends:
 
     # ---- windows that are not rebuilt yet
 
-    def wait(self, call: Call, topic: str, queue_id: int, again: Again) -> Later:
+    def wait(self, call: Call, topic: str, queue_id: int, again: Again) -> KeptAnswer:
         """Begin a send anew when the window of its queue is rebuilt."""
         later = call.later()
         self.windows.when_ready(topic, queue_id, partial(self._replies.resume, later, again))
-        return later
+        return self._replies.gate.owed(later)
 
 
 def _chosen(columns: MessageColumns, numbers: list[int]) -> MessageColumns:

@@ -5,7 +5,9 @@ A request that says nothing about the outcome is only answered: the broker asks 
 even answer it, so a producer that waits for an answer waits until its timeout.
 """
 
-from firearrow.broker.jobs import Jobs
+from firearrow.broker.gate.gate import NOTHING_PLACED, Kept, KeptAnswer
+from firearrow.broker.lanes import Wait
+from firearrow.broker.tables.tables import Tables
 from firearrow.broker.transaction.ends import OUTCOMES
 from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.resumption import resume
@@ -15,19 +17,19 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction, ResumeCheckHalfMessage
-from firearrow.remoting.handlers import Call, Handlers, Later
-from firearrow.store.read.lookup import Lookups
+from firearrow.remoting.handlers import Call, Handlers
 
 
 class TransactionHandlers:
     """Takes the ends of transactions from producers."""
 
-    def __init__(self, transactions: Transactions, lookups: Lookups, jobs: Jobs) -> None:
+    def __init__(self, transactions: Transactions, tables: Tables) -> None:
         self._transactions = transactions
+        self._gate = tables.gate
         self.ends = transactions.ends
         """The requests that wait."""
-        self._lookups = lookups
-        self._jobs = jobs
+        self._lookups = tables.store.lookups
+        self._lanes = tables.lanes
 
     def open(self) -> None:
         """Begin at the stored offsets."""
@@ -39,29 +41,32 @@ class TransactionHandlers:
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
-        handlers.on(EndTransaction, self.end)
-        handlers.on(ResumeCheckHalfMessage, self.resume, urgent=True)
+        kept = self._gate.before(handlers)
+        kept.on(EndTransaction, self.end)
+        kept.on(ResumeCheckHalfMessage, self.resume, urgent=True)
 
-    def end(self, request: EndTransaction, call: Call) -> Later | None:
+    def end(self, request: EndTransaction, call: Call) -> KeptAnswer:
         """Commit a transaction or roll it back."""
         outcome = OUTCOMES.get(request.commit_or_rollback)
         if outcome is None:
-            return None
+            return NOTHING_PLACED
         later = None if call.asked.heading.flag & ONEWAY_FLAG else call.later()
         self._transactions.end(request, outcome, later)
-        return later
+        return NOTHING_PLACED if later is None else self._gate.owed(later)
 
-    def resume(self, request: ResumeCheckHalfMessage, call: Call) -> Later:
+    def resume(self, request: ResumeCheckHalfMessage, call: Call) -> KeptAnswer:
         """Ask about a half message again, from the first question on."""
-        return self._jobs.do(call, self._resume(request.msg_id or ""))
+        return self._gate.job(self._lanes.do, call, Wait.CHANGE, self._resume(request.msg_id or "", call))
 
-    async def _resume(self, message_id: str) -> None:
+    async def _resume(self, message_id: str, call: Call) -> Kept:
         try:
             await self._transactions.caught_up()
             record = Record.read(await self._lookups.by_message_id(message_id))
-            await resume(self._transactions.journal, record)
+            self._gate.check()
+            end = await resume(self._transactions.journal, record)
         except FireArrowError as error:
             if isinstance(error, Refused):
                 raise
             remark = f"Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC. ({error})"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
+        return self._gate.answer(call, end)

@@ -1,10 +1,9 @@
 """``queryMsgById``, ``queryMsgByKey``, ``queryMsgByUniqueKey``, ``queryMsgByOffset``, ``queryMsgTraceById``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from firearrow import fastjson
-from firearrow.admin.messages import FoundMessage
 from firearrow.cli.mqadmin.group.clients import TYPE, running_info
 from firearrow.cli.mqadmin.java_text import java
 from firearrow.cli.mqadmin.message.message_text import offset_id, print_message, pulled_properties, shown_id, tracks
@@ -22,6 +21,9 @@ from firearrow.protocol.bodies.group.running_info import ConsumeMessageDirectlyR
 from firearrow.protocol.conversation import INT64_MAX
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
 from firearrow.protocol.requests.message.pull import PullMessage
+
+if TYPE_CHECKING:
+    from firearrow.admin.messages import FoundMessage
 
 KEYS_MOST: Final = 64
 KEYS: Final = "K"
@@ -67,7 +69,7 @@ async def _print_tracks(session: Session, message: StoredMessage, end: str) -> N
         session.write(f"%s{end}", track)
 
 
-async def _push(session: Session, found: FoundMessage, group: str, client: str) -> None:
+async def _push(session: Session, found: "FoundMessage", group: str, client: str) -> None:
     info = await running_info(session, group, client)
     if info.properties.get(TYPE) != ConsumeType.CONSUME_PASSIVELY:
         session.line("this %s client is not push consumer ,not support direct push ", client)
@@ -129,7 +131,7 @@ async def query_by_unique_key(session: Session, given: Given) -> None:
         await _print_tracks(session, each.stored, "")
 
 
-async def _by_unique_key(session: Session, given: Given) -> Sequence[FoundMessage]:
+async def _by_unique_key(session: Session, given: Given) -> Sequence["FoundMessage"]:
     message_id, topic, cluster = given.text("i"), given.text("t"), given.text("c")
     if not (given.has("s") and given.has("e")):  # Apache's tool takes both or none
         return await session.admin.messages.get(message_id, topic, cluster)

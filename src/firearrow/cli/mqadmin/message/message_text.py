@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from firearrow.cli.mqadmin.group.clients import consumer_connections
 from firearrow.cli.mqadmin.java_text import java, time_text
@@ -10,10 +10,13 @@ from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.views import consume_stats, consumers
 from firearrow.errors import FireArrowError, NoSuchName, RequestRefused, SettingsError
 from firearrow.model import Host, StoredMessage, keys
-from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection, ConsumeType, MessageModel
+from firearrow.protocol.bodies.group.heartbeat import ConsumeType, MessageModel
 from firearrow.protocol.codes import ResponseCode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import offset_message_id
+
+if TYPE_CHECKING:
+    from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection
 
 BODIES: Final = Path("/tmp/rocketmq/msgbodys")  # noqa: S108 - where Apache's tool puts them, and runbooks look for them
 BYTE_SIGN: Final = 128
@@ -125,7 +128,7 @@ async def _track(session: Session, message: StoredMessage, group: str) -> str:
     return f"MessageTrack [consumerGroup={group}, trackType={kind}, exceptionDesc={java(fault)}]"
 
 
-async def _stand(session: Session, message: StoredMessage, group: str, members: ConsumerConnection) -> str:
+async def _stand(session: Session, message: StoredMessage, group: str, members: "ConsumerConnection") -> str:
     if members.consume_type == ConsumeType.CONSUME_ACTIVELY:
         return "PULL"
     if members.message_model == MessageModel.BROADCASTING:

@@ -1,7 +1,7 @@
 """``printMsg``, ``printMsgByQueue``, ``consumeMessage``, ``queryCq``."""
 
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from firearrow.cli.mqadmin.java_text import read_time
 from firearrow.cli.mqadmin.message.message_text import message_text, pulled_properties, shown_id, text_of
@@ -9,12 +9,14 @@ from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.views import json_text
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.client import MessageQueue, PullConsumer, PullStatus
-from firearrow.client.consumer.broker_queries import PulledBytes
 from firearrow.errors import NoSuchName, SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 from firearrow.protocol.bodies.message.query import QueryConsumeQueueBody
 from firearrow.protocol.requests.message.query import QueryConsumeQueue
 from firearrow.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from firearrow.client.consumer.broker_queries import PulledBytes
 
 STATUS: Final = {
     PullStatus.NOTHING_NEW: "NO_NEW_MSG",
@@ -60,7 +62,7 @@ class _Bounds:
         return found[queue]
 
 
-def _lines(pulled: PulledBytes, queue: MessageQueue, charset: str, *, with_body: bool) -> list[str]:
+def _lines(pulled: "PulledBytes", queue: MessageQueue, charset: str, *, with_body: bool) -> list[str]:
     more = pulled_properties(pulled.min_offset, pulled.max_offset)
     return [
         f"MSGID: {shown_id(message)} {message_text(message, queue.broker_name, more)} "
@@ -84,7 +86,9 @@ async def print_msg(session: Session, given: Given) -> None:
             session.line("--------------------------------------------------------")
 
 
-def _print_pulled(session: Session, pulled: PulledBytes, queue: MessageQueue, charset: str, *, with_body: bool) -> bool:
+def _print_pulled(
+    session: Session, pulled: "PulledBytes", queue: MessageQueue, charset: str, *, with_body: bool
+) -> bool:
     """Print what a pull has brought; return whether it was the last."""
     if pulled.status is PullStatus.FOUND:
         for line in _lines(pulled, queue, charset, with_body=with_body):

@@ -1,16 +1,18 @@
 """Traces: what producers and consumers of 4.x and 5.x write into the trace topic about a message."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from firearrow.cli.mqadmin.java_text import second_text
 from firearrow.cli.mqadmin.session import Session
-from firearrow.client.producer.result import SendResult
 from firearrow.model import Message, StoredMessage
 from firearrow.model.names import TRACE_TOPIC
 from firearrow.record.message_id import parse_offset_message_id
+
+if TYPE_CHECKING:
+    from firearrow.client.producer.result import SendResult
 
 BETWEEN_ENTRIES: Final = "\x02"
 BETWEEN_FIELDS: Final = "\x01"
@@ -46,7 +48,7 @@ def read_traces(message_id: str, message: StoredMessage) -> list[Trace]:
     return found
 
 
-def written_pub(message: Message, result: SendResult, group: str, now_ms: int, took_ms: int) -> Message:
+def written_pub(message: Message, result: "SendResult", group: str, now_ms: int, took_ms: int) -> Message:
     """Return the message of the trace topic about one that was sent. Java: ``TraceDataEncoder``."""
     host, _ = parse_offset_message_id(result.offset_message_id)
     keys = " ".join(message.keys)

@@ -1,1 +1,1 @@
-"""Which queues a member owns: strategies, rebalancing, locks, offsets."""
+"""The division of queues among the members of a group: strategies, rebalancing, locks, offsets."""

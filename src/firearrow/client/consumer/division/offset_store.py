@@ -25,7 +25,7 @@ from firearrow.protocol.requests.group.offset import QueryConsumerOffset, Update
 log: Final = logging.getLogger(__name__)
 
 REPEAT_S: Final = 60.0
-"""How often unchanged offsets are committed again: a broker may have lost them, or may have been replaced."""
+"""Seconds until unchanged offsets are committed again: a broker may have lost them, or may have been replaced."""
 
 
 class OffsetTable:

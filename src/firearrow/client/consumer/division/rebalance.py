@@ -1,4 +1,4 @@
-"""Which queues this member reads: its subscriptions, the other members, and how queues are divided among them.
+"""The choice of the queues that this member reads: its subscriptions, the other members, and the division of queues.
 
 ``divide`` asks brokers and decides; the consumer acts on its answer.
 Java: ``RebalanceImpl``.

@@ -35,7 +35,7 @@ from firearrow.serializers import Deserializer
 log: Final = logging.getLogger(__name__)
 
 CLOSING_S: Final = 5.0
-"""How long closing waits for departing queues to commit and unlock."""
+"""Seconds that a close waits for departing queues to commit and unlock."""
 
 
 class Receiver:

@@ -22,7 +22,7 @@ def _now() -> float:
 
 
 class Outlet:
-    """Where handlers get messages. ``flows`` are the owned queues, ``leaving`` those that the member is giving up."""
+    """Hands messages to handlers. ``flows`` are the owned queues, ``leaving`` the queues that the member gives up."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which parts of a consumer are paused: everything, topics, or queues. Pure.
+"""The paused parts of a consumer: everything, topics, or queues. Pure.
 
 The narrower setting wins: queue before topic, topic before consumer. A wider call clears the narrower
 settings below it, so that ``pause()`` and ``resume()`` without arguments cover everything.

@@ -1,4 +1,4 @@
-"""What becomes of a message that a handler had: acknowledged, released, or delivered again.
+"""The end of a message's time at a handler: it is acknowledged, released, or delivered again.
 
 A finished message frees room and moves the offset. A failed message is sent back (`send_back`), and a broker delivers
 it again later; if it cannot be sent back, it stays here and is tried again, so no message is skipped.

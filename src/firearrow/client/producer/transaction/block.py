@@ -46,12 +46,12 @@ class Transaction(NeedsAwait):
 
     @property
     def half(self) -> SendResult:
-        """Where and how the half is stored."""
+        """The result of the send of the half."""
         return self._begun.sent
 
     @property
     def state(self) -> TransactionState | None:
-        """How the transaction ended; None while it is open."""
+        """The state in which the transaction ended; None while it is open."""
         return self._state
 
     async def __aenter__(self) -> Self:

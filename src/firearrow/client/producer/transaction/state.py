@@ -15,7 +15,7 @@ MOST_DECISIONS: Final = 10_000
 
 
 class TransactionState(StrEnum):
-    """What becomes of a half."""
+    """The decision about a half."""
 
     COMMIT = "COMMIT"
     """The message is delivered."""
@@ -30,7 +30,7 @@ WIRE_STATES: Final = {
     TransactionState.ROLLBACK: flags.ROLLBACK,
     TransactionState.UNKNOWN: 0,
 }
-"""What END_TRANSACTION says for each state."""
+"""The flag that END_TRANSACTION carries for each state."""
 
 
 class TransactionTable:

@@ -19,7 +19,7 @@ class UserInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class PolicyEntry(Body, frozen=True, kw_only=True):
-    """What may or may not be done with one resource, and from where."""
+    """The actions that are allowed or denied on one resource, and the source addresses."""
 
     actions: list[str] | None = None
     decision: str | None = None

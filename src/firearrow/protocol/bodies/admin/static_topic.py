@@ -10,7 +10,7 @@ GLOBAL_SCOPE = "__global__"
 
 
 class TopicQueueMappingInfo(Body, frozen=True, kw_only=True):
-    """Which logical queues of a topic one broker serves now: logical id to its own queue id."""
+    """The logical queues of a topic that one broker serves now: logical id to the broker's queue id."""
 
     bname: str | None = None
     curr_id_map: dict[Int32, Int32] = empty_map()

@@ -1,4 +1,4 @@
-"""How far groups are, and how much a broker does.
+"""The progress of groups, and the load of a broker.
 
 Java: ``remoting.protocol.admin``; ``ConsumeStatsList``, ``BrokerStatsData``, ``QueueTimeSpan`` of
 ``remoting.protocol.body``.
@@ -12,7 +12,7 @@ from firearrow.protocol.conversation import Int64
 
 
 class OffsetWrapper(Body, frozen=True, kw_only=True, gc=False):
-    """How far a group is in one queue. ``pull_offset`` is new in 5.x."""
+    """The progress of a group in one queue. ``pull_offset`` is new in 5.x."""
 
     broker_offset: Int64 = always(0)
     consumer_offset: Int64 = always(0)
@@ -21,7 +21,7 @@ class OffsetWrapper(Body, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumeStats(Body, frozen=True, kw_only=True):
-    """How far a group is."""
+    """The progress of a group in its queues."""
 
     keyed_by_queues: ClassVar[bool] = True
     consume_tps: float = always(0.0)
@@ -29,7 +29,7 @@ class ConsumeStats(Body, frozen=True, kw_only=True):
 
 
 class ConsumeStatsList(Body, frozen=True, kw_only=True):
-    """How far every group of a broker is: a list of maps of one group each."""
+    """The progress of every group of a broker: a list of maps of one group each."""
 
     keyed_by_queues: ClassVar[bool] = True
     broker_addr: str | None = None

@@ -22,7 +22,7 @@ _OLD_CHECKPOINT: Final = struct.Struct(">4q")
 
 
 class TimerCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a broker's timers are."""
+    """The progress of a broker's timers."""
 
     last_read_time_ms: int
     last_timer_log_flush_pos: int
@@ -62,7 +62,7 @@ class TimerCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimerMetric(Body, frozen=True, kw_only=True, gc=False):
-    """How many timed messages a topic has, and when that was counted."""
+    """The number of timed messages of a topic, and the time of the count."""
 
     count: Int64 = always(0)
     time_stamp: Int64 = always(0)

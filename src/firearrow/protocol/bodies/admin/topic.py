@@ -6,6 +6,8 @@ line of words, which compressed registrations carry: ``bodies.registration`` rea
 
 from typing import ClassVar
 
+import msgspec
+
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingDetail, TopicQueueMappingInfo
 from firearrow.protocol.bodies.body import Body, always, empty_list, empty_map, fresh
@@ -18,9 +20,14 @@ SINGLE_TAG = "SINGLE_TAG"
 
 
 class TopicConfig(Body, frozen=True, kw_only=True):
-    """One topic on one broker. 4.9 has no ``attributes``."""
+    """One topic on one broker. 4.9 has no ``attributes``.
+
+    ``firearrowLife`` is ours: a number that a topic gets when it is created, so another one when it is created again.
+    None if the life is not known: the topic is of an earlier version, of Apache's broker, or was made for its messages.
+    """
 
     attributes: dict[str, str] = empty_map()
+    life: int | None = msgspec.field(name="firearrowLife", default=None)
     order: bool = always(False)
     perm: Int32 = always(READ_AND_WRITE)
     read_queue_nums: Int32 = always(DEFAULT_QUEUES)
@@ -71,7 +78,7 @@ class CreateTopicListBody(Body, frozen=True, kw_only=True):
 
 
 class TopicOffset(Body, frozen=True, kw_only=True, gc=False):
-    """What one queue holds."""
+    """The offsets of one queue, and the time of its last message."""
 
     last_update_timestamp: Int64 = always(0)
     max_offset: Int64 = always(0)
@@ -79,9 +86,15 @@ class TopicOffset(Body, frozen=True, kw_only=True, gc=False):
 
 
 class TopicStatsTable(Body, frozen=True, kw_only=True):
-    """What each queue of a topic holds. ``topic_put_tps`` is new in 5.x."""
+    """The offsets of each queue of a topic. ``topic_put_tps`` is new in 5.x.
+
+    Two members are ours. ``firearrowHidden``: whether the table lists every queue of which the log has messages.
+    ``firearrowLife``: the life of the topic, see ``TopicConfig``.
+    """
 
     keyed_by_queues: ClassVar[bool] = True
+    hidden: bool | None = msgspec.field(name="firearrowHidden", default=None)
+    life: int | None = msgspec.field(name="firearrowLife", default=None)
     offset_table: dict[MessageQueue, TopicOffset] = empty_map()
     topic_put_tps: float = always(0.0)
 

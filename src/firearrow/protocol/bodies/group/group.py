@@ -12,7 +12,7 @@ from firearrow.protocol.conversation import Int32, Int64
 
 
 class RetryPolicyType(StrEnum):
-    """How the delay before a redelivery grows."""
+    """The growth of the delay before a redelivery."""
 
     EXPONENTIAL = "EXPONENTIAL"
     CUSTOMIZED = "CUSTOMIZED"
@@ -33,7 +33,7 @@ class ExponentialRetryPolicy(Body, frozen=True, kw_only=True, gc=False):
 
 
 class GroupRetryPolicy(Body, frozen=True, kw_only=True):
-    """How a group's failed messages come back."""
+    """The redelivery of a group's failed messages."""
 
     customized_retry_policy: CustomizedRetryPolicy | None = None
     exponential_retry_policy: ExponentialRetryPolicy | None = None

@@ -15,7 +15,7 @@ from firearrow.protocol.conversation import Int32, Int64
 
 
 class ConsumeType(StrEnum):
-    """How a group gets its messages, in Java's order."""
+    """The way in which a group gets its messages, in Java's order."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -23,7 +23,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """How a group shares messages, in Java's order. LITE_SELECTIVE is new in 5.5."""
+    """The way in which a group shares messages, in Java's order. LITE_SELECTIVE is new in 5.5."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -31,7 +31,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a group without offsets starts, in Java's order. The three in the middle are deprecated."""
+    """The start of a group without offsets, in Java's order. The three in the middle are deprecated."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -53,7 +53,7 @@ def word(kind: type[E], value: str | int | None) -> E | None:
 
 
 class SubscriptionData(Body, frozen=True, kw_only=True):
-    """What a group wants of one topic. ``code_set`` holds the hash codes of ``tags_set``."""
+    """The messages of one topic that a group wants. ``code_set`` holds the hash codes of ``tags_set``."""
 
     class_filter_mode: bool = always(False)
     code_set: list[Int32] = empty_list()

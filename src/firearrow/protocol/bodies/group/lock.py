@@ -7,7 +7,7 @@ from firearrow.protocol.bodies.body import Body, always, empty_list
 
 
 class LockBatchBody(Body, frozen=True, kw_only=True):
-    """Which queues a client wants to lock or unlock; both requests have the same body."""
+    """The queues that a client wants to lock or unlock; both requests have the same body."""
 
     client_id: str | None = None
     consumer_group: str | None = None
@@ -16,6 +16,6 @@ class LockBatchBody(Body, frozen=True, kw_only=True):
 
 
 class LockedQueues(Body, frozen=True, kw_only=True):
-    """Which queues the client holds now. Java: ``LockBatchResponseBody``."""
+    """The queues that the client holds now. Java: ``LockBatchResponseBody``."""
 
     locked: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=lambda: [])  # noqa: PIE807

@@ -9,6 +9,8 @@ for C++. ``read_reset_offsets`` takes both.
 
 from typing import ClassVar
 
+import msgspec
+
 from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
@@ -53,7 +55,7 @@ def read_reset_offsets(data: bytes) -> ResetOffsetBody:
 
 
 class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
-    """How far clients are: one client's own queues, or a broker's collection by client id."""
+    """The progress of clients: one client's own queues, or a broker's collection by client id."""
 
     keyed_by_queues: ClassVar[bool] = True
     consumer_table: dict[str, dict[MessageQueue, Int64]] = empty_map()
@@ -61,14 +63,18 @@ class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
 
 
 class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
-    """All offsets of a broker by ``topic@group`` and queue id. Java: ``ConsumerOffsetSerializeWrapper``."""
+    """All offsets of a broker by ``topic@group`` and queue id. Java: ``ConsumerOffsetSerializeWrapper``.
+
+    ``firearrowMoved``: offsets to which operators moved groups, and which the consumers have not taken yet.
+    """
 
     data_version: DataVersion | None = None
+    moved: dict[str, dict[Int32, Int64]] | None = msgspec.field(name="firearrowMoved", default=None)
     offset_table: dict[str, dict[Int32, Int64]] = empty_map()
 
 
 class DelayOffsetTable(Body, frozen=True, kw_only=True):
-    """How far each delay level is. Java: ``DelayOffsetSerializeWrapper``."""
+    """The offset of each delay level. Java: ``DelayOffsetSerializeWrapper``."""
 
     data_version: DataVersion | None = None
     offset_table: dict[Int32, Int64] = empty_map()

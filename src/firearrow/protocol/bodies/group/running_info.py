@@ -15,7 +15,7 @@ from firearrow.protocol.conversation import Int32, Int64
 
 
 class ProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
-    """What a consumer holds of one queue that it pulls."""
+    """The state of one queue that a consumer pulls."""
 
     cached_msg_count: Int32 = always(0)
     cached_msg_max_offset: Int64 = always(0)
@@ -34,7 +34,7 @@ class ProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class PopProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
-    """What a consumer holds of one queue that it pops."""
+    """The state of one queue that a consumer pops."""
 
     droped: bool = always(False)
     last_pop_timestamp: Int64 = always(0)
@@ -42,7 +42,7 @@ class PopProcessQueueInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumeStatus(Body, frozen=True, kw_only=True, gc=False):
-    """How fast a consumer is in one topic."""
+    """The rates and times of a consumer in one topic."""
 
     consume_failed_msgs: Int64 = always(0)
     consume_failed_tps: float = msgspec.field(name="consumeFailedTPS", default_factory=lambda: 0.0)
@@ -66,7 +66,7 @@ class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
 
 
 class ConsumeResult(StrEnum):
-    """How a consumer ended one message. Java: ``CMResult``."""
+    """The result of consuming one message. Java: ``CMResult``."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"

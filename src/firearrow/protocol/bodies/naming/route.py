@@ -20,7 +20,7 @@ class BrokerData(Body, frozen=True, kw_only=True):
 
 
 class QueueData(Body, frozen=True, kw_only=True, gc=False):
-    """How many queues of a topic one broker name has, and what may be done with them."""
+    """The number of queues of a topic at one broker name, and the permission on them."""
 
     broker_name: str | None = None
     perm: Int32 = always(0)

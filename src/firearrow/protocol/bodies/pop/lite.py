@@ -10,7 +10,7 @@ from firearrow.protocol.conversation import Int32, Int64
 
 
 class OffsetOption(Body, frozen=True, kw_only=True, gc=False):
-    """Where a new subscription starts."""
+    """The start of a new subscription."""
 
     type: str | None = None
     value: Int64 = always(0)
@@ -38,7 +38,7 @@ class LiteSubscriptionCtlBody(Body, frozen=True, kw_only=True):
 
 
 class BrokerLiteInfo(Body, frozen=True, kw_only=True):
-    """How many lite topics a broker has, and whose."""
+    """The number of lite topics of a broker, with their topics and groups."""
 
     cq_table_size: Int32 = always(0)
     current_lmq_num: Int32 = always(0)
@@ -92,7 +92,7 @@ class LiteClientInfo(Body, frozen=True, kw_only=True):
 
 
 class LiteLagInfo(Body, frozen=True, kw_only=True, gc=False):
-    """How far behind a group is in one lite topic."""
+    """The lag of a group in one lite topic."""
 
     earliest_unconsumed_timestamp: Int64 = always(0)
     lag_count: Int64 = always(0)
@@ -100,7 +100,7 @@ class LiteLagInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class LiteGroupInfo(Body, frozen=True, kw_only=True):
-    """How far behind a group is in its lite topics."""
+    """The lag of a group in its lite topics."""
 
     earliest_unconsumed_timestamp: Int64 = always(-1)
     group: str | None = None

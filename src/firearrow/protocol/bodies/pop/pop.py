@@ -13,7 +13,7 @@ from firearrow.protocol.conversation import Int32, Int64
 
 
 class MessageRequestMode(StrEnum):
-    """How a group's messages are fetched."""
+    """The way in which a group fetches messages."""
 
     PULL = "PULL"
     POP = "POP"
@@ -44,7 +44,7 @@ class Assignments(Body, frozen=True, kw_only=True):
 
 
 class SetMessageRequestModeBody(Body, frozen=True, kw_only=True, gc=False):
-    """How a group shall fetch a topic."""
+    """The way in which a group shall fetch a topic."""
 
     consumer_group: str | None = None
     mode: str = always(MessageRequestMode.PULL.value)
@@ -53,7 +53,7 @@ class SetMessageRequestModeBody(Body, frozen=True, kw_only=True, gc=False):
 
 
 class MessageRequestModeTable(Body, frozen=True, kw_only=True):
-    """How groups fetch, by topic and group. Java: ``MessageRequestModeSerializeWrapper``."""
+    """The way in which groups fetch, by topic and group. Java: ``MessageRequestModeSerializeWrapper``."""
 
     message_request_mode_map: dict[str, dict[str, SetMessageRequestModeBody]] = empty_map()
 

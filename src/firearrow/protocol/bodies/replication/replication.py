@@ -33,7 +33,7 @@ class HaClientInfo(Body, frozen=True, kw_only=True, gc=False):
 
 
 class HaRuntimeInfo(Body, frozen=True, kw_only=True):
-    """How replication goes, seen by one broker."""
+    """The state of replication, seen by one broker."""
 
     ha_client_runtime_info: HaClientInfo = fresh(HaClientInfo)
     ha_connection_info: list[HaConnectionInfo] = empty_list()
@@ -43,7 +43,7 @@ class HaRuntimeInfo(Body, frozen=True, kw_only=True):
 
 
 class BrokerSyncInfo(Body, frozen=True, kw_only=True, gc=False):
-    """Where a slave finds its master."""
+    """The addresses of a slave's master."""
 
     master_address: str | None = None
     master_flush_offset: Int64 = always(0)
@@ -66,13 +66,17 @@ class EpochEntry(Body, frozen=True, kw_only=True, gc=False):
 
 
 class EpochEntryCache(Body, frozen=True, kw_only=True):
-    """Which master wrote which part of a broker's log."""
+    """The epochs of a broker's log: the parts that one master each wrote."""
 
     broker_id: Int64 = always(0)
     broker_name: str | None = None
     cluster_name: str | None = None
+    deleted_topics: dict[str, Int64] | None = None
+    """Topics that were deleted since the changes that the asker has, with the end of the log then; ours alone."""
     epoch_list: list[EpochEntry] | None = None
     max_offset: Int64 = always(0)
+    min_offset: Int64 | None = None
+    """The begin of the log; ours alone."""
 
 
 class ReplicaIdentity(Body, frozen=True, kw_only=True, gc=False):

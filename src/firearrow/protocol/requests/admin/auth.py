@@ -132,7 +132,7 @@ class GetBrokerClusterAclInfoAnswer(Fields, frozen=True, kw_only=True, gc=False)
 
 
 class GetBrokerClusterAclInfo(Request[GetBrokerClusterAclInfoAnswer], frozen=True, kw_only=True, gc=False):
-    """Which edition of the accounts a broker has (4.9)."""
+    """The edition of the accounts that a broker has (4.9)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_INFO
 

@@ -1,4 +1,4 @@
-"""How much a broker does and how far groups are. Java: ``header.GetConsumeStatsRequestHeader`` and neighbours."""
+"""The load of a broker and the progress of groups. Java: ``header.GetConsumeStatsRequestHeader`` and neighbours."""
 
 from typing import ClassVar, Final
 
@@ -19,7 +19,7 @@ class GetBrokerRuntimeInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
 
 
 class GetConsumeStats(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How far a group is. ``topicList`` is joined by ``;`` (5.x)."""
+    """The progress of a group. ``topicList`` is joined by ``;`` (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_CONSUME_STATS
     answer_body = ConsumeStats
@@ -38,7 +38,7 @@ class ViewBrokerStatsData(Request[Empty], frozen=True, kw_only=True, gc=False):
 
 
 class GetBrokerConsumeStats(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How far every group is."""
+    """The progress of every group."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONSUME_STATS
     answer_body = ConsumeStatsList

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingDetail
 from firearrow.protocol.bodies.admin.topic import (
     CreateTopicListBody,
@@ -51,7 +53,7 @@ class UpdateAndCreateStaticTopic(CreateTopic, frozen=True, kw_only=True, gc=Fals
 
 
 class GetAllTopicConfigAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """How many topics there are in all (5.x)."""
+    """The number of all topics (5.x)."""
 
     total_topic_num: Int32 | None = None
 
@@ -82,11 +84,15 @@ class DeleteTopicInBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
 
 
 class GetTopicStatsInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """What each queue of a topic holds."""
+    """The offsets of each queue of a topic.
+
+    ``firearrowHidden`` is ours: our brokers also list hidden queues, which the topic has lost by shrinking.
+    """
 
     code: ClassVar[RequestCode] = RequestCode.GET_TOPIC_STATS_INFO
     answer_body = TopicStatsTable
     topic: str
+    hidden: bool | None = msgspec.field(name="firearrowHidden", default=None)
 
 
 class GetSystemTopicListFromBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
@@ -97,7 +103,7 @@ class GetSystemTopicListFromBroker(Request[Empty], frozen=True, kw_only=True, gc
 
 
 class QueryTopicConsumeByWho(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """Which groups consume a topic."""
+    """The groups that consume a topic."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
     answer_body = GroupList

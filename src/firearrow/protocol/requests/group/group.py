@@ -30,7 +30,7 @@ class UpdateAndCreateSubscriptionGroupList(Request[Empty], frozen=True, kw_only=
 
 
 class GetAllSubscriptionGroupAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """How many groups there are in all (5.x)."""
+    """The number of all groups (5.x)."""
 
     total_group_num: Int32 | None = None
 
@@ -81,7 +81,7 @@ class QueryTopicsByConsumer(Request[Empty], frozen=True, kw_only=True, gc=False)
 
 
 class QuerySubscriptionByConsumer(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """What a group subscribes to (5.x)."""
+    """The subscriptions of a group (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
     answer_body = QuerySubscriptionBody

@@ -8,7 +8,7 @@ from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class BoundaryType(StrEnum):
-    """Which of the messages around a time is meant: the first not before it, or the last not after it."""
+    """One of the messages around a time: the first not before it, or the last not after it."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -69,7 +69,7 @@ class GetMinOffset(Request[OffsetAnswer], frozen=True, kw_only=True, gc=False):
 
 
 class EarliestStoretimeAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """When the first message was stored, -1 if there is none."""
+    """The store time of the first message, -1 if there is none."""
 
     timestamp: int
 

@@ -1,7 +1,7 @@
 """Pulling messages. Java: ``header.PullMessageRequestHeader``. ``proxyFrowardClientId`` is Java's spelling.
 
-``firearrowLarge`` is ours: our brokers then answer with up to ``maxMsgBytes``, far above Apache's limits; others ignore
-the field.
+Two fields are ours, and other brokers ignore them. ``firearrowLarge``: our brokers answer with up to ``maxMsgBytes``,
+far above Apache's limits. ``firearrowHidden``: our brokers also read queues that a topic has lost by shrinking.
 """
 
 from typing import ClassVar
@@ -13,7 +13,7 @@ from firearrow.protocol.conversation import Fields, Int32, Request
 
 
 class PullAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """Where to pull next; all four offsets are required with codes 0, 19, 20 and 21."""
+    """The offset and broker of the next pull; the first four fields are required with codes 0, 19, 20 and 21."""
 
     suggest_which_broker_id: int
     next_begin_offset: int
@@ -44,6 +44,7 @@ class Pull(Request[PullAnswer], frozen=True, kw_only=True, gc=False):
     request_source: Int32 | None = None
     proxy_forward_client_id: str | None = msgspec.field(name="proxyFrowardClientId", default=None)
     large: bool | None = msgspec.field(name="firearrowLarge", default=None)
+    hidden: bool | None = msgspec.field(name="firearrowHidden", default=None)
 
 
 class PullMessage(Pull, frozen=True, kw_only=True, gc=False):

@@ -11,7 +11,7 @@ from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class QueryMessageAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """How far the index is."""
+    """Store time and physical offset of the newest indexed message."""
 
     index_last_update_timestamp: int
     index_last_update_phyoffset: int

@@ -13,7 +13,7 @@ from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class SendAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """Where the message was stored; ``msg_id`` is a comma-separated list for a batch.
+    """The place of the stored message; ``msg_id`` is a comma-separated list for a batch.
 
     Refusals carry the last two fields as well.
     """

@@ -13,7 +13,7 @@ from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class GetRouteInfoByTopic(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """Where a topic's queues are. The flag asks for quoted keys whatever the asker's version.
+    """The brokers of a topic's queues. The flag asks for quoted keys whatever the asker's version.
 
     A client in a zone asks for the brokers of its own; in Java ``DynamicalExtFieldRPCHook`` adds the two fields to
     every request, outside the header class.
@@ -78,7 +78,7 @@ class GetHasUnitSubUnunitTopicList(Request[Empty], frozen=True, kw_only=True, gc
 
 
 class WipeWritePermAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """How many topics changed."""
+    """The number of changed topics."""
 
     wipe_topic_count: Int32
 
@@ -91,7 +91,7 @@ class WipeWritePermOfBroker(Request[WipeWritePermAnswer], frozen=True, kw_only=T
 
 
 class AddWritePermAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """How many topics changed."""
+    """The number of changed topics."""
 
     add_topic_count: Int32
 

@@ -30,7 +30,7 @@ class BatchAckMessage(Request[Empty], frozen=True, kw_only=True, gc=False):
 
 
 class ChangeInvisibleTimeAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """When the message was hidden again, and for how long."""
+    """The time at which the message was hidden again, and the duration."""
 
     pop_time: int
     invisible_time: int

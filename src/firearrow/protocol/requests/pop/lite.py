@@ -15,7 +15,7 @@ from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class PopLiteAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """When and for how long messages were hidden, and which."""
+    """The hidden messages, the time at which they were hidden, and the duration."""
 
     pop_time: int
     invisible_time: int
@@ -57,7 +57,7 @@ class NotifyUnsubscribeLite(Request[Empty], frozen=True, kw_only=True, gc=False)
 
 
 class GetBrokerLiteInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How many lite topics a broker has."""
+    """The number of lite topics of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_LITE_INFO
     answer_body = BrokerLiteInfo
@@ -92,7 +92,7 @@ class GetLiteClientInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
 
 
 class GetLiteGroupInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How far behind a group is in its lite topics."""
+    """The lag of a group in its lite topics."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_LITE_GROUP_INFO
     answer_body = LiteGroupInfo

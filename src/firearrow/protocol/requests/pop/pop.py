@@ -16,7 +16,7 @@ from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class PopAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """When and for how long messages were hidden, and which."""
+    """The hidden messages, the time at which they were hidden, and the duration."""
 
     pop_time: int
     invisible_time: int
@@ -80,13 +80,13 @@ class Notification(Request[NotificationAnswer], frozen=True, kw_only=True, gc=Fa
 
 
 class PollingInfoAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """How many pops wait."""
+    """The number of waiting pops."""
 
     polling_num: Int32
 
 
 class PollingInfo(Request[PollingInfoAnswer], frozen=True, kw_only=True, gc=False):
-    """How many pops wait for a queue."""
+    """The number of pops that wait for a queue."""
 
     code: ClassVar[RequestCode] = RequestCode.POLLING_INFO
     consumer_group: str
@@ -101,7 +101,7 @@ class PopRollback(Request[Empty], frozen=True, kw_only=True, gc=False):
 
 
 class QueryAssignment(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """Which queues shall this client consume, and how."""
+    """The queues that this client shall consume, and by pull or pop."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_ASSIGNMENT
     request_body = QueryAssignmentBody
@@ -116,7 +116,7 @@ class SetMessageRequestMode(Request[Empty], frozen=True, kw_only=True, gc=False)
 
 
 class GetAllMessageRequestMode(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How every group fetches; asked by slaves."""
+    """The way in which every group fetches; asked by slaves."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
     answer_body = MessageRequestModeTable

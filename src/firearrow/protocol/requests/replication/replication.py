@@ -10,39 +10,55 @@ from firearrow.protocol.bodies.admin.store import TimerCheckpoint, TimerMetricsT
 from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, DelayOffsetTable
 from firearrow.protocol.bodies.replication.replication import EpochEntryCache, HaRuntimeInfo, SyncStateSet
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import Empty, Fields, Int32, Int64, Request
 
 
-class GetAllConsumerOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """All offsets of all groups."""
+class GetAllConsumerOffsetAnswer(Fields, frozen=True, kw_only=True, gc=False):
+    """The state that the offsets of the body are from. Apache's broker sends neither field."""
+
+    mark: str | None = None
+    """Names the state of the table before the offsets were read."""
+    since: str | None = None
+    """The mark since which the rows of the body have changed, an empty row being deleted; None when all are there."""
+    more: bool | None = None
+    """Whether rows after the mark are left out of this part; None for no."""
+
+
+class GetAllConsumerOffset(Request[GetAllConsumerOffsetAnswer], frozen=True, kw_only=True, gc=False):
+    """All offsets of all groups; of our broker those that changed since a mark, if it still knows the mark.
+
+    ``inParts`` is ours: our broker tells a few MiB at a time, and the asker goes on from the mark of the answer.
+    """
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_CONSUMER_OFFSET
     answer_body = ConsumerOffsetTable
+    since: str | None = None
+    in_parts: bool | None = None
 
 
 class GetAllDelayOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How far each delay level is."""
+    """The offset of each delay level."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_DELAY_OFFSET
     answer_body = DelayOffsetTable
 
 
 class GetTimerCheckPoint(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How far timers are (5.x)."""
+    """The progress of timers (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TIMER_CHECK_POINT
     answer_body = TimerCheckpoint
 
 
 class GetTimerMetrics(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How many timed messages there are (5.x)."""
+    """The number of timed messages, by topic (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TIMER_METRICS
     answer_body = TimerMetricsTable
 
 
 class ExchangeHaInfoAnswer(Fields, frozen=True, kw_only=True, gc=False):
-    """What the asked broker knows of the master."""
+    """The addresses and flush offset of the master that the asked broker knows."""
 
     master_ha_address: str | None = None
     master_flush_offset: int | None = None
@@ -59,7 +75,7 @@ class ExchangeBrokerHaInfo(Request[ExchangeHaInfoAnswer], frozen=True, kw_only=T
 
 
 class GetBrokerHaStatus(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """How replication goes (5.x)."""
+    """The state of replication (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_HA_STATUS
     answer_body = HaRuntimeInfo
@@ -72,11 +88,26 @@ class ResetMasterFlushOffset(Request[Empty], frozen=True, kw_only=True, gc=False
     master_flush_offset: int
 
 
-class GetBrokerEpochCache(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """Which master wrote which part of the log (5.x)."""
+class GetBrokerEpochCacheAnswer(Fields, frozen=True, kw_only=True, gc=False):
+    """The number of the last change of the tables in this epoch; Apache's broker tells none."""
+
+    tables: Int64 | None = None
+
+
+class GetBrokerEpochCache(Request[GetBrokerEpochCacheAnswer], frozen=True, kw_only=True, gc=False):
+    """The epochs of the log: the parts that one master each wrote (5.x).
+
+    A replica of a group of ours tells who it is and which change of the tables it has taken, and may ask to be answered
+    when there is a later change than the one that it knows. Apache's broker ignores these fields.
+    """
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_EPOCH_CACHE
     answer_body = EpochEntryCache
+    replica: Int64 | None = None
+    epoch: Int64 | None = None
+    directory: Int64 | None = None
+    taken: Int64 | None = None
+    known: Int64 | None = None
 
 
 class NotifyBrokerRoleChanged(Request[Empty], frozen=True, kw_only=True, gc=False):

@@ -29,7 +29,7 @@ from firearrow.testing.sim.workload.routes import Routes
 from firearrow.testing.sim.world import Node
 
 NOT_THERE: Final = "look message by offset failed"
-"""How a broker says that it does not hold a message that is sent back."""
+"""The remark of a broker that does not hold a message that is sent back."""
 REBALANCE_S: Final = 2.0
 HEARTBEAT_S: Final = 10.0
 LOCK_S: Final = 5.0
@@ -49,7 +49,7 @@ class Consumer:
     expression: str = "*"
     ordered: bool = False
     fails: float = 0.0
-    """How often a message is sent back by chance, at its first delivery."""
+    """The probability that a message is sent back at its first delivery."""
     is_poison: Callable[[str], bool] = lambda _key: False
     most_attempts: int = 16
 

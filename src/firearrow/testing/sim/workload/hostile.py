@@ -19,7 +19,7 @@ from firearrow.testing.sim.world import Node
 
 MOST_BYTES: Final = 1 << 30
 WAITS_MS: Final = (0, 0, 1, 2, 5, 3_000, 600_000)
-"""How long polls may wait: not at all, a moment, a while, longer than a client stays."""
+"""The times that polls may wait: not at all, a moment, a while, longer than a client stays."""
 
 
 def pulls(topic: str, queue_id: int, offset: int, count: int, *, waits_ms: int = -1, tags: str = "*") -> bytes:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def topic_of(name: str, queues: int) -> UpdateAndCreateTopic:
-    """What makes a topic, or changes it to so many queues."""
+    """Return the request that makes a topic, or changes it to so many queues."""
     return UpdateAndCreateTopic(
         topic=name,
         default_topic=DEFAULT_TOPIC,
@@ -55,7 +55,7 @@ class TopicLives:
     queues: int = 0
     sent: list[Sent] = field(default_factory=list)
     buried: set[str] = field(default_factory=set)
-    """What earlier lives held for certain."""
+    """The keys that earlier lives held for certain."""
     stopped: bool = False
 
     async def run(self, node: Node) -> None:

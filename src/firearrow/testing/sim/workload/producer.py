@@ -36,7 +36,7 @@ class Post:
     delay_level: int = 0
     timed: Timed = "no"
     after_ms: int = 0
-    """How long a timed message waits."""
+    """The milliseconds that a timed message waits."""
     group: str = "p"
     half: bool = False
 
@@ -46,11 +46,11 @@ class Post:
         return self.key.encode().hex().upper().rjust(32, "0") if self.half else self.key
 
     def due_ms(self, born_ms: int) -> int:
-        """When a timed message is to be delivered; 0 for a message that is not timed."""
+        """Return the due time of a timed message; 0 for a message that is not timed."""
         return 0 if self.timed == "no" else born_ms + self.after_ms
 
     def request(self, born_ms: int) -> SendMessageV2:
-        """How it is sent."""
+        """Return the request that sends it."""
         properties = {"KEYS": self.key, "UNIQ_KEY": self.unique_key, **({"TAGS": self.tag} if self.tag else {})}
         if self.delay_level:
             properties["DELAY"] = str(self.delay_level)
@@ -123,7 +123,7 @@ class Producer:
     delay_levels: int = 3
     timed_chance: float = 0.0
     longest_ms: int = 20_000
-    """How long a timed message waits at most."""
+    """The most milliseconds that a timed message waits."""
     timeout_ms: int = 3_000
     number: int = 0
     stopped: bool = False

@@ -18,7 +18,7 @@ SUBSCRIPTION: Final = 4
 
 
 def read_of(broker: str, message: StoredMessage) -> Read:
-    """What reading a message proves."""
+    """Return the read that a message proves."""
     origin = message.properties.get("RETRY_TOPIC") or message.topic
     return Read(
         key_of(message.body),

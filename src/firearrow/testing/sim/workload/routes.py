@@ -1,4 +1,4 @@
-"""Where topics are, by the word of the name servers."""
+"""The routes of topics, as the name servers answer."""
 
 import random
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from firearrow.runtime.network import Address
 
 @dataclass
 class Routes:
-    """Where topics are, by the word of the name servers; what is known stays known while they are silent."""
+    """The routes of topics, as the name servers answer; known routes stay known while no name server answers."""
 
     caller: Caller
     name_servers: list[Address]

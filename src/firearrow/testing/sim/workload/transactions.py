@@ -39,9 +39,9 @@ class TransactionProducer:
     history: History
     pause_s: float = 0.3
     ended_chance: float = 0.7
-    """How often the transaction is ended by the member that began it."""
+    """The probability that the transaction is ended by the member that began it."""
     late_chance: float = 0.2
-    """How often the end comes so late that a broker may have asked before."""
+    """The probability that the end comes so late that a broker may have asked before."""
     number: int = 0
     stopped: bool = False
     """Set to begin no more transactions; checks are answered as before."""

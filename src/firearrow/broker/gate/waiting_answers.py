@@ -7,6 +7,8 @@ sends that wait for a sync have a deadline; one timer serves the whole line.
 A failed write takes back every record that was not yet handed to the disk, and the log reuses their offsets. So the
 line always has a callback for the first record that is not yet handed over: its failure says that later ones are gone.
 
+A line is no longer than the sends of one ``syncFlushTimeout``: late answers leave it from its head.
+
 Invariants: an answer leaves after its record has reached the level; with FLUSH_DISK_TIMEOUT after its deadline or when
 the disk failed after it took the record; or with a refusal when the record was taken back. Every answer leaves once.
 """
@@ -78,7 +80,7 @@ class Acks:
         self.lost = 0
         """Number of records that were taken back."""
         self.waits: Final = Histogram(WAIT_BOUNDS)
-        """How long released answers had waited, at most: those of one release count the wait of the first."""
+        """The waits of released answers, at most: all answers of one release count the wait of the first."""
         self.longest_s = 0.0
         """The longest time for which waiting answers were not served."""
 
@@ -156,13 +158,12 @@ class Acks:
         self._timer = None
         loop, waiting = asyncio.get_running_loop(), self._waiting
         now = loop.time()
-        late = [one for one in waiting if one[3] <= now]
-        for _, later, answer, _ in late:
+        # Deadlines are in the order of the line. A callback that the log owes for a late answer still serves the rest.
+        while waiting and waiting[0][3] <= now:
+            _, later, answer, _ = waiting.popleft()
             later.answer(_not_durable(answer))
-        # Late answers stay in the line, so that the head keeps its callback; answering them again is a no-op.
-        due = [one[3] for one in waiting if one[3] > now]
-        if due:
-            self._timer = loop.call_at(min(due), self._expire)
+        if waiting:
+            self._timer = loop.call_at(waiting[0][3], self._expire)
 
 
 def _not_durable(answer: Answer) -> Answer:

@@ -1,0 +1,1 @@
+"""The one way from "placed" to "success", and what each request's success means."""

@@ -55,6 +55,7 @@ EXPIRING = replace(UNDECIDED, expires=True, kinds=("expire", "crash_transactions
 
 TIMED = replace(HARD, timed=0.5, sync_s=0.02, step_s=3.0, kinds=("crash", "crash", "restart"))
 STEPPED = replace(TIMED, kinds=("step_clock",))
+TIMED_AND_EXPIRING = replace(HARD, expires=True, timed=0.6, steps=12, kinds=("expire", "expire", "bounce"))
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -213,7 +214,7 @@ def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.Mo
         (deletes_pending_half_messages, "I10", EXPIRING),
         (moves_the_wheel_ahead_of_its_log, "I11", TIMED),
         (deletes_ahead_of_the_marks_of_lakes, "I22", EXPIRING),
-        (deletes_pending_timers, "I11", replace(EXPIRING, timed=0.3)),
+        (deletes_pending_timers, "I11", TIMED_AND_EXPIRING),
         (delivers_early_after_a_step_of_the_clock, "I11.*early", STEPPED),
     ],
 )

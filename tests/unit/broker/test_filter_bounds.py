@@ -1,5 +1,6 @@
 """What filters may cost: values that are made once, scans that end, and what the statistics count."""
 
+import asyncio
 import time
 from itertools import count
 from typing import Any
@@ -107,6 +108,30 @@ def test_one_heavy_evaluation_is_enough_to_look_at_the_clock() -> None:
         assert Scanner(clock).kept(read, wanted, 32, 1 << 20, FilterCost()).next_offset == 4
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize(("before_ns", "left_ns"), [(0, 4_000_000), (2_500_000, 1_500_000), (3_900_000, 1_000_000)])
+def test_a_scan_that_begins_late_in_a_turn_has_the_rest_of_its_time(before_ns: int, left_ns: int) -> None:
+    now_ns = 0
+
+    async def scans() -> None:
+        nonlocal now_ns
+        clock = FilterClock(lambda: now_ns)
+        clock.begin()
+        now_ns += before_ns
+        clock.end()
+        clock.begin()
+        now_ns += left_ns
+        assert not clock.is_over
+        now_ns += 1
+        assert clock.is_over
+        clock.end()
+        await asyncio.sleep(0)  # the next turn
+        clock.begin()
+        now_ns += clock.most_ns
+        assert not clock.is_over
+
+    asyncio.run(scans())
 
 
 def test_the_cost_of_a_retry_topic_is_counted() -> None:

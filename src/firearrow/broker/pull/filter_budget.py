@@ -3,7 +3,8 @@
 Steps decide whether a message passes: they are the same on every machine (`expression`). Time decides only when other
 work has its turn, and it is CPU time, so that a busy machine does not make scans shorter. A scan of one pull ends when
 its time is over and the next pull goes on behind; in a turn of the loop that has spent this time on filters no further
-scan begins, no further pull's expression is compiled, and no further arrival is judged.
+scan begins, no further pull's expression is compiled, and no further arrival is judged. A scan that begins late in a
+turn has the time that the turn has left, and at least a part of `LEAST_PART`, so that it gets somewhere.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from firearrow.expression.cel.meter import STEPS
 
 SCAN_MICROSECONDS: Final = 4_000
 """Default of the most time that a filter takes for one pull."""
+LEAST_PART: Final = 4
+"""A scan has at least its time divided by this, however little its turn of the loop has left."""
 
 
 class FilterLimits:
@@ -53,15 +56,19 @@ class FilterClock:
         self.most_ns = SCAN_MICROSECONDS * 1000
         self._began = 0
         self._turn_ns = 0
+        self._before_ns = 0
+        """What the turn had spent when the present scan began."""
 
     def begin(self) -> None:
         """Begin a scan, or the judging of arrivals."""
         self._began = self._cpu_ns()
+        self._before_ns = self._turn_ns
 
     @property
     def is_over(self) -> bool:
-        """Whether what has begun has used up its time."""
-        return self._cpu_ns() - self._began > self.most_ns
+        """Whether what has begun has used up its time, or what the turn had left of it."""
+        left_ns = max(self.most_ns - self._before_ns, self.most_ns // LEAST_PART)
+        return self._cpu_ns() - self._began > left_ns
 
     def end(self) -> int:
         """End what has begun; return the nanoseconds that it took."""

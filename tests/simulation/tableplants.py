@@ -37,6 +37,7 @@ from firearrow.runtime.network import Address
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import (
     test_account_changes,
+    test_deleted_lives,
     test_gate,
     test_next_lives,
     test_slave_tables,
@@ -249,11 +250,54 @@ def tells_of_groups_that_exist(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SubscriptionGroups, "page", page)
 
 
+def makes_deleted_topics_again(patch: pytest.MonkeyPatch) -> None:
+    """Any record of a topic that is not there makes it again."""
+    patch.setattr(TableChanges, "life_begins_at", lambda _self, _topic: 0)
+
+
+def ends_lives_late(patch: pytest.MonkeyPatch) -> None:
+    """The life of a deleted topic ends where the log ends when its files are removed."""
+    right = topic.TopicHandlers._delete_queues
+
+    async def delete(self: topic.TopicHandlers, topics: list[str], ended: Callable[[str, int], None]) -> None:
+        await right(self, topics, ended)
+        self._changes._ends |= dict.fromkeys(topics, self._store.log.tail)
+        self._changes.deleted(topics)
+
+    patch.setattr(topic.TopicHandlers, "_delete_queues", delete)
+
+
+def looks_for_strays_before_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A replica looks for queues without a topic when the tables come, before the records that make such queues."""
+    right, copy = TopicCopies.strays, Metadata._copy
+    found: dict[TopicCopies, list[str]] = {}
+
+    async def early(self: Metadata, master: Address, agreed: int) -> None:
+        await copy(self, master, agreed)
+        found[self._topic_copies] = right(self._topic_copies, self._topics.table.topics)
+
+    patch.setattr(Metadata, "_copy", early)
+    patch.setattr(TopicCopies, "strays", lambda self, _topics: found.pop(self, []))
+    patch.setattr(TopicCopies, "look_again", lambda _self: None)
+
+
 def _ask_for_pages() -> None:
     test_table_parts.ask_for_pages(3000)
 
 
 TABLE_PLANTS: Final = (
+    PartPlant(
+        "E5", "messages that were on their way bring a deleted topic back", makes_deleted_topics_again,
+        test_deleted_lives.delete_beside_sends, "is undone|is back",
+    ),
+    PartPlant(
+        "E5", "commits beside a deletion are lost at a failover", ends_lives_late,
+        test_deleted_lives.commit_beside_a_deletion, "at the next one",
+    ),
+    PartPlant(
+        "E5", "a deleted topic comes back with a replica that was away", looks_for_strays_before_the_log,
+        test_deleted_lives.return_after_a_deletion, "is back",
+    ),
     PartPlant(
         "E5", "a replica cannot be told a page that is larger than a frame", fills_pages_with_rows_of_any_size,
         _ask_for_pages, "a page of .* bytes",

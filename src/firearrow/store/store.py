@@ -252,13 +252,15 @@ class Store:
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
-    async def delete_topics(self, topics: Iterable[str]) -> int:
+    async def delete_topics(
+        self, topics: Iterable[str], ended: Callable[[str, int], None] = lambda _topic, _end: None
+    ) -> int:
         """Delete the queues of topics, durably; return how many there were. Their records stay in the log for a while.
 
-        The caller must not append to these topics meanwhile. Raises when a crash could still bring the queues back; the
-        next flush of the views makes the deletion durable then.
+        ``ended`` is told where in the log the life of each topic ends, in the turn in which it does. Raises when a
+        crash could still bring the queues back; the next flush of the views makes the deletion durable then.
         """
-        deleted = await self.views.delete_topics(topics)
+        deleted = await self.views.delete_topics(topics, lambda topic: ended(topic, self.log.tail))
         # After a crash, rows that were appended before and are in no queue yet would be dispatched to the queue again.
         await self._log_flushed(self.log.tail)
         await self.views.flush(self._log_flushed)

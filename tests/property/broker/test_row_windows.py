@@ -110,10 +110,12 @@ def test_a_key_is_that_of_the_identity_alone(given_properties: list[dict[str, st
     assert all(count == 1 for count in Counter(pairs.values()).values())
 
 
-@given(texts, st.integers(0, 9), texts, st.integers(0, 9))
-def test_keys_of_two_queues_differ(topic: str, queue: int, other: str, other_queue: int) -> None:
-    same = (topic, queue) == (other, other_queue)
-    assert (key_in_queue(b"k", topic, queue) == key_in_queue(b"k", other, other_queue)) == same
+@given(texts, st.integers(0, 9), st.integers(0, 9), texts, st.integers(0, 9), st.integers(0, 9))
+def test_keys_of_two_queues_or_lives_differ(
+    topic: str, queue: int, life: int, other: str, other_queue: int, other_life: int
+) -> None:
+    same = (topic, queue, life) == (other, other_queue, other_life)
+    assert (key_in_queue(b"k", topic, queue, life) == key_in_queue(b"k", other, other_queue, other_life)) == same
 
 
 @given(

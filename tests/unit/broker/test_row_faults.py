@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -134,9 +134,9 @@ def test_a_failed_rebuild_is_answered_and_keeps_nothing(error: Exception, monkey
     fails_at = ""
 
     async def failing(
-        store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int
+        store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int, life_of: Callable[[str], int]
     ) -> AsyncIterator[list[FoundRow]]:
-        async for rows in read(store, topic, queue_id, bounds, now_ms):
+        async for rows in read(store, topic, queue_id, bounds, now_ms, life_of):
             yield rows
         if topic == fails_at:
             raise error
@@ -171,12 +171,12 @@ def test_rows_wait_for_the_window_of_their_own_queue(monkeypatch: pytest.MonkeyP
     read, goes_on, calls = queue_tail.rows_at_end, asyncio.Event(), Counter[str]()
 
     async def slow(
-        store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int
+        store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int, life_of: Callable[[str], int]
     ) -> AsyncIterator[list[FoundRow]]:
         calls[topic] += 1
         if topic == "T":
             await goes_on.wait()
-        async for rows in read(store, topic, queue_id, bounds, now_ms):
+        async for rows in read(store, topic, queue_id, bounds, now_ms, life_of):
             yield rows
 
     monkeypatch.setattr(row_windows, "rows_at_end", slow)

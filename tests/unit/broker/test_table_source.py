@@ -70,7 +70,7 @@ class Copied:
 
     def __init__(self) -> None:
         self.views = SimpleNamespace(dispatch=SimpleNamespace(views=[]))
-        self.queues = SimpleNamespace(on_anew=[])
+        self.queues = SimpleNamespace(on_anew=[], topics=list)
         self.retention = SimpleNamespace(master_start=None)
         self.has_all = asyncio.Event()
 
@@ -83,7 +83,7 @@ def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
         store, offsets = Copied(), OffsetTable()
         tables = SimpleNamespace(
             store=store,
-            topics=None,
+            topics=SimpleNamespace(table=SimpleNamespace(topics={})),
             settings=LiveSettings(BrokerSettings()),
             offsets=offsets,
             offset_file=SimpleNamespace(changed=lambda: None),
@@ -91,7 +91,7 @@ def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
         delays = SimpleNamespace(offsets=None, file=SimpleNamespace(changed=lambda: None))
         asked = caller(KVTable())
         metadata = Metadata(cast("Tables", tables), cast("Any", delays), asked, MasterOfEpoch(asked, 1))
-        metadata._told = Told(0, 800, 100, 900, None, {}, [], ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None)
+        metadata._told = Told(0, 800, 100, 900, None, {}, ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None)
         await metadata._take_told()
         assert not len(offsets), "offsets are taken before the log"
         assert store.retention.master_start is None

@@ -5,7 +5,7 @@ queues without rows are never read. Until then no row was stored in the queue by
 that the window must hold. A message that cannot be read (damage) is passed over.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
 from firearrow.broker.dedup.row_identity import has_windows, key_in_queue, key_of
@@ -33,11 +33,12 @@ class FoundRow(NamedTuple):
 
 
 async def rows_at_end(
-    store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int
+    store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int, life_of: Callable[[str], int]
 ) -> AsyncIterator[list[FoundRow]]:
     """Yield the rows that the window of a queue must hold, oldest first.
 
-    In the queues of delayed messages a row has the key that it has among the rows of all queues.
+    In the queues of delayed messages a row has the key that it has among the rows of all queues; rows from before the
+    life of their topic, whose begin ``life_of`` tells, are passed over.
     """
     queue = store.queues.find(topic, queue_id)
     if queue is None:
@@ -55,22 +56,25 @@ async def rows_at_end(
             row
             for buffer in pulled.buffers
             for head in heads(buffer)
-            if (row := _row_of(head, buffer, is_delayed=is_delayed)) is not None
+            if (row := _row_of(head, buffer, life_of if is_delayed else None)) is not None
         ]
         await pace.did(READ_AT_ONCE)
 
 
-def _row_of(head: RecordHead, record: Buffer, *, is_delayed: bool) -> FoundRow | None:
+def _row_of(head: RecordHead, record: Buffer, life_of: Callable[[str], int] | None) -> FoundRow | None:
     properties = head.properties(record)
     key = key_of(properties) if has_windows(head.topic, head.sys_flag) else b""
-    if key and is_delayed:
-        key = _key_of_delayed(key, properties)
+    if key and life_of is not None:
+        key = _key_of_delayed(key, properties, head.store_timestamp, life_of)
     copy = FirstCopy(head.physical_offset, head.queue_offset, head.body_crc)
     return FoundRow(key, copy, head.store_timestamp) if key else None
 
 
-def _key_of_delayed(key: bytes, properties: bytes) -> bytes:
+def _key_of_delayed(key: bytes, properties: bytes, store_ms: int, life_of: Callable[[str], int]) -> bytes:
     """Return the key among all queues, of a row that waits for its delivery; empty if it belongs to no window."""
     given = decode_properties(properties)
     topic, queue_id = given.get(keys.REAL_TOPIC, ""), whole_number(given.get(keys.REAL_QID), INT_MAX)
-    return key_in_queue(key, topic, queue_id) if queue_id is not None and has_windows(topic, 0) else b""
+    life = life_of(topic)
+    if queue_id is None or not has_windows(topic, 0) or store_ms < life:
+        return b""
+    return key_in_queue(key, topic, queue_id, life)

@@ -52,9 +52,9 @@ def keys_of(properties: Sequence[bytes]) -> Sequence[bytes]:
     return identities if len(identities[0]) <= LONGEST_KEY else list(map(key_of, properties))
 
 
-def key_in_queue(key: bytes, topic: str, queue_id: int) -> bytes:
-    """Return the key of an identity among those of all queues; empty for an empty key."""
-    return b"%b\x01%d\x01%b" % (topic.encode(), queue_id, key) if key else b""
+def key_in_queue(key: bytes, topic: str, queue_id: int, life: int) -> bytes:
+    """Return the key of an identity among those of all queues, in one life of the topic; empty for an empty key."""
+    return b"%b\x01%d\x01%d\x01%b" % (topic.encode(), queue_id, life, key) if key else b""
 
 
 def has_windows(topic: str, sys_flag: int) -> bool:

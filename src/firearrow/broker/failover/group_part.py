@@ -17,6 +17,7 @@ from firearrow.broker.metrics.metrics import BrokerMetrics
 from firearrow.broker.replication.metadata import GROUP_PERIOD_S, Metadata
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.replication.table_source import MasterOfEpoch
+from firearrow.broker.tables.table_changes import TableChanges
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.errors import SettingsError
@@ -73,7 +74,7 @@ class GroupPart:
             tables.changes, lambda: master.in_sync, lambda: tables.settings.broker.sync_flush_timeout
         )
         master.on_serves = self._serves.set
-        tables.store.views.dispatch.views.append(_MissingTopics(tables.topics).arrived)
+        tables.store.views.dispatch.views.append(_MissingTopics(tables.topics, tables.changes).arrived)
         replication = Replication(tables, network, master=master, confirmation=master.answers)
         replication.reports = master.tables
         return replication
@@ -149,13 +150,18 @@ class GroupPart:
 class _MissingTopics:
     """Makes topics and queues anew that died with a master: messages that were delayed or prepared there come later."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, changes: TableChanges) -> None:
         self._topics = topics
+        self._changes = changes
 
     def arrived(self, rows: Rows) -> None:
-        """Make the topics of new records that have none."""
-        tails = (rows.tail,) if type(rows) is UniformRows else [row[0] for row in rows]
-        missing = [(tail.topic, tail.queue_id) for tail in tails if self._is_missing(tail.topic, tail.queue_id)]
+        """Make the topics of new records that have none. Records from before a deletion make no topic again."""
+        places = [(rows.tail, rows.places[-1])] if type(rows) is UniformRows else [(row[0], row[1]) for row in rows]
+        missing = [
+            (tail.topic, tail.queue_id)
+            for tail, physical in places
+            if self._is_missing(tail.topic, tail.queue_id) and physical >= self._changes.life_begins_at(tail.topic)
+        ]
         if missing:
             self._topics.restore(missing)
 

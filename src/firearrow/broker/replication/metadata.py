@@ -71,8 +71,6 @@ class Told(NamedTuple):
     """The number of the last change before the master told; None without numbers, or if a part of it is not here."""
     deleted: dict[str, int]
     """Topics that were deleted before the master told, with the end of the log then."""
-    strays: list[str]
-    """Topics with queues here that the master did not have."""
     offsets: ToldOffsets
     delays: DelayOffsetTable
     timers: TimerCheck | None
@@ -124,6 +122,7 @@ class Metadata:
     def _arrived(self, rows: Rows) -> None:
         known = self._topics.table
         if any(row[0].topic not in known for row in rows):
+            self._topic_copies.look_again()
             self._wanted.set()
 
     def _knows(self, topic: str, group: str) -> bool:
@@ -202,9 +201,8 @@ class Metadata:
         if self._told is not None and self._told.agreed != agreed:
             self._drop_told()
         if self._told is None:  # else the log has not got what belongs to those of an earlier look
-            strays = self._topic_copies.strays(self._topics.table.topics) if self._source.deletes else []
             delayed = decode(delays.body, DelayOffsetTable)
-            self._told = Told(agreed, told_at, log_start, log_end, number, deleted, strays, offsets, delayed, timers)
+            self._told = Told(agreed, told_at, log_start, log_end, number, deleted, offsets, delayed, timers)
 
     def _drop_told(self) -> None:
         """Take nothing of what was told, and find again what the master has no more."""
@@ -281,7 +279,8 @@ class Metadata:
         self._told = None
         self._tables.store.retention.master_start = told.log_start
         await self._topic_copies.end_lives(told.deleted)
-        await self._topic_copies.delete(told.strays, told.told_at)
+        if self._source.deletes:  # only now the queues here have all records of before the master told its topics
+            await self._topic_copies.delete(self._topic_copies.strays(self._topics.table.topics), told.told_at)
         has_all = await self._offsets.take(told.offsets, told.told_at, deletes=self._source.deletes)
         self._tables.offset_file.changed()
         self._take_delays(told.delays)

@@ -9,13 +9,16 @@ A topic may be created again before a replica looks, and then its table shows no
 remembered with the end of the log at that time: everything of the topic below it belongs to the life that is over.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from sys import maxsize
+from typing import Final, Protocol, TypeVar
 
 from firearrow.broker.gate.waiting_answers import Owed
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import SUCCESS, Answer
 
+_Noted = TypeVar("_Noted")
 REMEMBERED_MAX: Final = 10_000
 """Most deleted topics that are remembered."""
 
@@ -42,6 +45,8 @@ class TableChanges:
         self.on_change: Callable[[], None] = lambda: None
         """Called at every change, inside the act of whoever made it: it only notes that, and acts in a later turn."""
         self._deleted: dict[str, tuple[int, int]] = {}
+        self._begun: Counter[str] = Counter()
+        self._ends: dict[str, int] = {}
 
     def check(self) -> None:
         """Raise ``Refused`` while nothing may be changed, because too few replicas are in sync."""
@@ -57,14 +62,40 @@ class TableChanges:
         else:
             self.replicas.wait(self.number, later, answer)
 
-    def deleted(self, topics: Iterable[str], log_end: int) -> None:
-        """Note, before the change is counted, that topics are deleted, and that the log ends here."""
+    def begin_deletion(self, topic: str) -> None:
+        """Note that a topic is being deleted, until `end_life` or `end_deletion`."""
+        self._begun[topic] += 1
+
+    def end_life(self, topic: str, log_end: int) -> None:
+        """Note that the queues of a topic leave their table in this turn, and that the log ends here."""
+        self.end_deletion(topic)
+        _remember(self._ends, topic, log_end)
+
+    def end_deletion(self, topic: str) -> None:
+        """Note that a deletion is over, or that it failed before a life ended."""
+        self._begun[topic] -= 1
+        if self._begun[topic] <= 0:
+            del self._begun[topic]
+
+    def deleted(self, topics: Iterable[str]) -> None:
+        """Note, before the change is counted, that the ends of these lives are durable."""
         for topic in topics:
-            self._deleted.pop(topic, None)
-            self._deleted[topic] = (self.number + 1, log_end)
-        while len(self._deleted) > REMEMBERED_MAX:
-            del self._deleted[next(iter(self._deleted))]
+            _remember(self._deleted, topic, (self.number + 1, self._ends.get(topic, 0)))
+
+    def life_begins_at(self, topic: str) -> int:
+        """Return the physical offset below which records of a topic belong to a life that is over, or is being ended.
+
+        0 where no deletion is remembered.
+        """
+        return maxsize if topic in self._begun else self._ends.get(topic, 0)
 
     def deleted_since(self, number: int) -> dict[str, int]:
         """Return the topics that were deleted after a change, with the end of the log then."""
         return {topic: end for topic, (at, end) in self._deleted.items() if at > number}
+
+
+def _remember(notes: dict[str, _Noted], topic: str, noted: _Noted) -> None:
+    notes.pop(topic, None)
+    notes[topic] = noted
+    while len(notes) > REMEMBERED_MAX:
+        del notes[next(iter(notes))]

@@ -229,12 +229,17 @@ class Views:
             index=index.state if index else None,
         )
 
-    async def delete_topics(self, topics: Iterable[str]) -> int:
-        """Delete the queues of topics; return how many there were. Durable after the next flush."""
+    async def delete_topics(self, topics: Iterable[str], ended: Callable[[str], None]) -> int:
+        """Delete the queues of topics; return how many there were. Durable after the next flush.
+
+        ``ended`` is called in the turn in which the queues of a topic leave the table: what is appended to the topic
+        from then on belongs to its next life.
+        """
         async with self._one_at_a_time:
             deleted = 0
             for topic in topics:
                 self._has_deleted = True
+                ended(topic)
                 deleted += await self.queues.delete_topic(topic)
             return deleted
 

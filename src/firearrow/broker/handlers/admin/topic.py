@@ -172,6 +172,7 @@ class TopicHandlers:
         saved = Saved()
         tell = when_all(len(topics) + 1, saved.tell)
         for topic in topics:
+            self._changes.begin_deletion(topic)
             self._topics.begin_deletion(topic, tell)
         self._forget(topics)
         self._offsets_changed(tell)
@@ -182,13 +183,21 @@ class TopicHandlers:
         return self._gate.changed(call)
 
     async def _complete_deletion(self, topics: list[str], saved: Saved) -> None:
+        left = set(topics)
+
+        def ended(topic: str, log_end: int) -> None:
+            left.discard(topic)
+            self._changes.end_life(topic, log_end)
+
         try:
             await saved.wait()
-            await self._delete_queues(topics)
+            await self._delete_queues(topics, ended)
             self._forget(topics)  # offsets that consumers of the old queues committed meanwhile
             await self._counters.forget_topics(topics)
             await self._keep_offsets()
         finally:
+            for topic in left:
+                self._changes.end_deletion(topic)
             for topic in topics:
                 self._topics.end_deletion(topic)
 
@@ -199,10 +208,10 @@ class TopicHandlers:
     async def _keep_offsets(self) -> None:
         await keep(self._offsets_changed)
 
-    async def _delete_queues(self, topics: list[str]) -> None:
+    async def _delete_queues(self, topics: list[str], ended: Callable[[str, int], None]) -> None:
         try:
-            await self._store.delete_topics(topics)
-            self._changes.deleted(topics, self._store.log.tail)
+            await self._store.delete_topics(topics, ended)
+            self._changes.deleted(topics)
         except DiskError as error:
             remark = f"the queues are gone, and a crash within seconds may bring them back: delete again ({error})"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error

@@ -59,7 +59,7 @@ def test_a_start_after_a_deletion_reads_nothing_of_the_log_again(monkeypatch: py
 def deletes_half(patch: pytest.MonkeyPatch) -> None:
     """A planted bug: the files of the queues go, and what a start goes by still names them."""
 
-    async def files_alone(self: TopicHandlers, topics: list[str]) -> None:
+    async def files_alone(self: TopicHandlers, topics: list[str], _ended: Callable[[str, int], None]) -> None:
         for topic in topics:
             await self._store.queues.delete_topic(topic)
 

@@ -34,6 +34,7 @@ from firearrow.protocol.bodies.group.group import SubscriptionGroupTable
 from firearrow.protocol.requests.replication.replication import GetAllConsumerOffsetAnswer, GetBrokerEpochCache
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
 from firearrow.runtime.network import Address
+from firearrow.store.placement import Rows
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import (
     test_account_changes,
@@ -269,16 +270,33 @@ def ends_lives_late(patch: pytest.MonkeyPatch) -> None:
 
 def looks_for_strays_before_the_log(patch: pytest.MonkeyPatch) -> None:
     """A replica looks for queues without a topic when the tables come, before the records that make such queues."""
-    right, copy = TopicCopies.strays, Metadata._copy
-    found: dict[TopicCopies, list[str]] = {}
+    right, copy = TopicCopies._is_stray, Metadata._copy
+    found: dict[TopicCopies, set[str]] = {}
 
     async def early(self: Metadata, master: Address, agreed: int) -> None:
         await copy(self, master, agreed)
-        found[self._topic_copies] = right(self._topic_copies, self._topics.table.topics)
+        copies = self._topic_copies
+        found[copies] = {topic for topic in self._tables.store.queues.topics() if right(copies, topic)}
 
     patch.setattr(Metadata, "_copy", early)
-    patch.setattr(TopicCopies, "strays", lambda self, _topics: found.pop(self, []))
+    patch.setattr(TopicCopies, "_is_stray", lambda self, topic: topic in found.get(self, ()) and right(self, topic))
     patch.setattr(TopicCopies, "look_again", lambda _self: None)
+
+
+def takes_topics_for_complete_up_to_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A replica deletes queues whose records its master has, and has not passed on to its topics."""
+    patch.setattr(MasterOfEpoch, "passed_on", property(lambda _self: None, lambda _self, _told: None), raising=False)
+
+
+def looks_for_strays_of_any_master(patch: pytest.MonkeyPatch) -> None:
+    """A slave of a static group deletes the queue of a late record, as one of an elected group does."""
+    right = Metadata._arrived
+
+    def arrived(self: Metadata, rows: Rows) -> None:
+        self._topic_copies.look_again()
+        right(self, rows)
+
+    patch.setattr(Metadata, "_arrived", arrived)
 
 
 def _ask_for_pages() -> None:
@@ -297,6 +315,14 @@ TABLE_PLANTS: Final = (
     PartPlant(
         "E5", "a deleted topic comes back with a replica that was away", looks_for_strays_before_the_log,
         test_deleted_lives.return_after_a_deletion, "is back",
+    ),
+    PartPlant(
+        "E5", "commits behind a deletion are lost at a failover", takes_topics_for_complete_up_to_the_end_of_the_log,
+        test_deleted_lives.commit_behind_a_deletion, "are at the next master",
+    ),
+    PartPlant(
+        "E5", "a slave deletes what is committed after a deletion", looks_for_strays_of_any_master,
+        test_deleted_lives.commit_behind_a_deletion_of_a_static_group, "the slave 5",
     ),
     PartPlant(
         "E5", "a replica cannot be told a page that is larger than a frame", fills_pages_with_rows_of_any_size,

@@ -253,22 +253,29 @@ class Store:
         return 0 if queue is None else queue.max_offset
 
     async def delete_topics(
-        self, topics: Iterable[str], ended: Callable[[str, int], None] = lambda _topic, _end: None
+        self,
+        topics: Iterable[str],
+        ended: Callable[[str, int], None] = lambda _topic, _end: None,
+        are_over: Callable[[str], bool] = lambda _topic: True,
     ) -> int:
         """Delete the queues of topics, durably; return how many there were. Their records stay in the log for a while.
 
-        ``ended`` is told where in the log the life of each topic ends, in the turn in which it does. Raises when a
-        crash could still bring the queues back; the next flush of the views makes the deletion durable then.
+        ``are_over`` decides about each topic, and ``ended`` is told where in the log its life ends, in the turn in
+        which its queues leave the table. Raises when a crash could still bring the queues back; the next flush of the
+        views makes the deletion durable then.
         """
-        deleted = await self.views.delete_topics(topics, lambda topic: ended(topic, self.log.tail))
+        over = (topic for topic in topics if are_over(topic))
+        deleted = await self.views.delete_topics(over, lambda topic: ended(topic, self.log.tail))
         # After a crash, rows that were appended before and are in no queue yet would be dispatched to the queue again.
         await self._log_flushed(self.log.tail)
         await self.views.flush(self._log_flushed)
         return deleted
 
-    async def end_life(self, topic: str, end: int) -> None:
-        """Delete, durably, the queues of a topic whose records all lie below an end of the log."""
-        if await self.views.end_life(topic, end):
+    async def end_lives(self, ends: Mapping[str, int]) -> None:
+        """Delete, durably, the queues of topics whose records all lie below an offset of the log, given by topic."""
+        for topic, end in ends.items():
+            await self.views.end_life(topic, end)
+        if self.views.has_deleted:
             await self.views.flush(self._log_flushed)
 
     def read_from(self, physical: int, max_bytes: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
@@ -19,6 +20,7 @@ from firearrow.runtime.coordinator.door import Snapshot
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults, SimCoordinator
+from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.test_replication import files
 from tests.unit.broker.whole import PORT, Client, Names, a_send, route, settings_of
@@ -77,10 +79,18 @@ class Member:
 class Group:
     """Three replicas, a coordinator, a name server, and a producer that tries every replica."""
 
-    def __init__(self, world: World, names: Address, faults: CoordinatorFaults, *, sync: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        names: Address,
+        faults: CoordinatorFaults,
+        *,
+        sync: bool,
+        disks: Mapping[int, DiskProfile] | None = None,
+    ) -> None:
         self.world = world
         self.coordinator = SimCoordinator(world.split_rng("coordinator"), faults)
-        nodes = {number: world.node(f"broker{number}") for number in (1, 2, 3)}
+        nodes = {number: world.node(f"broker{number}", disk=(disks or {}).get(number)) for number in (1, 2, 3)}
         self.members = {
             number: Member(node, settings(number, names, sync=sync), self.coordinator) for number, node in nodes.items()
         }

@@ -1,7 +1,7 @@
 """What a master has deleted leaves its slaves: topics with their queues, groups, and offsets of groups."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup, Upd
 from firearrow.protocol.requests.group.offset import GetMaxOffset, QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults
+from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import World
 from tests.unit.broker import test_failover_group as elected
@@ -96,10 +97,18 @@ async def copied(readers: list[Client]) -> None:
             await static.eventually(lambda at=reader, who=group: offset(at, who, "U"), 1)  # type: ignore[misc]
 
 
-def run_elected(scenario: Callable[[elected.Group, Client, list[Client], int], Coroutine[Any, Any, None]]) -> None:
+def run_elected(
+    scenario: Callable[[elected.Group, Client, list[Client], int], Coroutine[Any, Any, None]],
+    *,
+    seed: int = 1,
+    sync: bool = False,
+    disks: Mapping[int, DiskProfile] | None = None,
+) -> None:
+    """Run a scenario with a group of three, some of which have disks of their own."""
+
     async def body(world: World) -> None:
         names = await Names(world.node("names")).start()
-        group = elected.Group(world, names, CoordinatorFaults(), sync=False)
+        group = elected.Group(world, names, CoordinatorFaults(), sync=sync, disks=disks)
         group.start()
         await group.until_in_sync(3)
         await group.send_until(1)
@@ -110,7 +119,7 @@ def run_elected(scenario: Callable[[elected.Group, Client, list[Client], int], C
         master = clients.pop(state.master)
         await scenario(group, master, list(clients.values()), state.master)
 
-    World(1).run(body)
+    World(seed).run(body)
 
 
 async def new_master(group: elected.Group, old: int) -> Client:

@@ -77,6 +77,9 @@ class Copied:
     async def dispatched(self, _offset: int) -> None:
         await self.has_all.wait()
 
+    async def end_lives(self, ends: dict[str, int]) -> None:
+        assert not ends
+
 
 def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
     async def scenario() -> None:
@@ -91,7 +94,7 @@ def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
         delays = SimpleNamespace(offsets=None, file=SimpleNamespace(changed=lambda: None))
         asked = caller(KVTable())
         metadata = Metadata(cast("Tables", tables), cast("Any", delays), asked, MasterOfEpoch(asked, 1))
-        metadata._told = Told(0, 800, 100, 900, None, {}, ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None)
+        metadata._told = Told(0, 800, 800, 100, 900, None, {}, ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None)
         await metadata._take_told()
         assert not len(offsets), "offsets are taken before the log"
         assert store.retention.master_start is None

@@ -19,6 +19,7 @@ from firearrow.broker.handlers.message.pull import TAKEN_AT_ONCE, PullHandlers
 from firearrow.broker.lanes import Lane, _Work
 from firearrow.broker.metrics.load import LoadMetrics
 from firearrow.broker.pull.long_poll import ParkedPulls
+from firearrow.broker.replication.topic_copies import TopicCopies
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.tables.changed_rows import BLOCK_ROWS, FORGOTTEN_AT, ChangedRows, Key
 from firearrow.broker.tables.clients import Client, ClientTable, ConsumerGroup, Expired
@@ -364,6 +365,21 @@ def take_a_job(count: int) -> Work:
     return work
 
 
+def find_strays(count: int) -> Work:
+    """Look for queues whose topics the master has no more: there are none."""
+    names = [f"topic {number}" for number in range(count)]
+    queues = SimpleNamespace(topics=lambda: names)
+    table = SimpleNamespace(topics=set(names), system=set())
+    copies = TopicCopies(
+        cast("Any", SimpleNamespace(store=SimpleNamespace(queues=queues), topics=SimpleNamespace(table=table)))
+    )
+
+    async def work() -> None:
+        assert await copies.delete_strays(1)
+
+    return work
+
+
 WORKS = (
     look_at_subscriptions,
     check_a_heartbeat,
@@ -382,6 +398,7 @@ WORKS = (
     forget_deleted_offsets,
     check_silence,
     take_a_job,
+    find_strays,
 )
 
 
@@ -492,6 +509,11 @@ def check_all_at_once(self: Endpoint, left: Iterable[Any]) -> None:
     self._silence_timer = self.loop.call_later(1.0, lambda: None)
 
 
+async def find_strays_at_once(self: TopicCopies, _below: int) -> bool:
+    """A replica looks for queues without a topic in one turn."""
+    return not [name for name in self._store.queues.topics() if self._is_stray(name)]
+
+
 PLANTED: tuple[tuple[type, str, Any, Callable[[int], Work]], ...] = (
     (BrokerStats, "forget_topics", forget_by_scan, forget_a_topic),
     (ClientTable, "expire", expire_by_scan, expire_nobody),
@@ -507,6 +529,7 @@ PLANTED: tuple[tuple[type, str, Any, Callable[[int], Work]], ...] = (
     (ChangedRows, "_check_room", forget_at_once, forget_deleted_offsets),
     (Endpoint, "_check_silence", check_all_at_once, check_silence),
     (ConsumerHandlers, "_all_producers", list_at_once, list_producers),
+    (TopicCopies, "_delete_strays", find_strays_at_once, find_strays),
 )
 
 

@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
+from firearrow.errors import DiskError
 from firearrow.store.config import LogConfig
 from firearrow.store.placement import FLUSHED
+from firearrow.store.queue.consume_queue import ConsumeQueue
+from firearrow.store.queue.files import QueueFiles
 from firearrow.store.read.lookup import Boundary
 from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
 from firearrow.store.store import Store, StoreConfig
@@ -21,6 +24,43 @@ CONFIG = StoreConfig(
 async def _open(image: DiskImage, boot: str = "boot") -> tuple[Store, "asyncio.Task[None]"]:
     store = await Store.open(InstantDisk(image), FrozenClock(), CONFIG, boot)
     return store, asyncio.create_task(store.run())
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_life_that_failed_to_end_at_first_has_ended_for_good_at_the_next_try(
+    monkeypatch: pytest.MonkeyPatch, *, power: bool
+) -> None:
+    right, failures = QueueFiles.remove_queue, [DiskError("the disk has an error")]
+
+    async def remove(self: QueueFiles, queue: ConsumeQueue) -> None:
+        if failures:
+            raise failures.pop()
+        await right(self, queue)
+
+    async def main() -> None:
+        image = fresh_image()
+        store, running = await _open(image)
+        place = [store.append(draft(topic="T")) for _ in range(3)][-1]
+        await store.reached(place.end, FLUSHED)
+        await store.views.flush(store._log_flushed)
+        monkeypatch.setattr(QueueFiles, "remove_queue", remove)
+        with pytest.raises(DiskError):
+            await store.end_lives({"T": place.end})
+        await store.end_lives({"T": place.end})
+        crashed = clone(image, 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        if power:
+            crashed.lose_power()
+        else:
+            crashed.process_died()
+        again, running = await _open(crashed, "another" if power else "boot")
+        assert again.max_offset("T", 0) == 0
+        await again.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("power", [True, False])

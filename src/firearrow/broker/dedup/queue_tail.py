@@ -38,7 +38,7 @@ async def rows_at_end(
     """Yield the rows that the window of a queue must hold, oldest first.
 
     In the queues of delayed messages a row has the key that it has among the rows of all queues; rows from before the
-    life of their topic, whose begin ``life_of`` tells, are passed over.
+    life of their topic, whose begin in the log ``life_of`` tells, are passed over.
     """
     queue = store.queues.find(topic, queue_id)
     if queue is None:
@@ -65,16 +65,16 @@ def _row_of(head: RecordHead, record: Buffer, life_of: Callable[[str], int] | No
     properties = head.properties(record)
     key = key_of(properties) if has_windows(head.topic, head.sys_flag) else b""
     if key and life_of is not None:
-        key = _key_of_delayed(key, properties, head.store_timestamp, life_of)
+        key = _key_of_delayed(key, properties, head.physical_offset, life_of)
     copy = FirstCopy(head.physical_offset, head.queue_offset, head.body_crc)
     return FoundRow(key, copy, head.store_timestamp) if key else None
 
 
-def _key_of_delayed(key: bytes, properties: bytes, store_ms: int, life_of: Callable[[str], int]) -> bytes:
+def _key_of_delayed(key: bytes, properties: bytes, physical: int, life_of: Callable[[str], int]) -> bytes:
     """Return the key among all queues, of a row that waits for its delivery; empty if it belongs to no window."""
     given = decode_properties(properties)
     topic, queue_id = given.get(keys.REAL_TOPIC, ""), whole_number(given.get(keys.REAL_QID), INT_MAX)
     life = life_of(topic)
-    if queue_id is None or not has_windows(topic, 0) or store_ms < life:
+    if queue_id is None or not has_windows(topic, 0) or physical < life:
         return b""
     return key_in_queue(key, topic, queue_id, life)

@@ -4,8 +4,9 @@ A send with rows asks `find` for first copies and tells `stored` what it appende
 other send comes between. A queue whose window is not rebuilt yet makes the send wait (`is_ready`, `when_ready`).
 
 A row that is delayed is stored in a queue of delayed messages and counts as a row of its own queue: one window of all
-delayed rows is looked at beside that of the queue. It remembers a row also after its delivery, but not in the next life
-of a topic that was deleted.
+delayed rows is looked at beside that of the queue. It remembers a row also after its delivery. A row of a topic that
+was deleted is forgotten with it, for as long as this broker remembers the deletion (`TableChanges`): after a restart or
+a failover it counts again.
 
 Up to `REBUILT_AT_ONCE` windows are rebuilt at the same time, so the rows of one queue rarely wait for the window of
 another. All wait for the window of delayed rows, which is read once, before the first of them.
@@ -58,7 +59,7 @@ class RowWindows:
         self._begun: set[Queue] = set()
         self._wanted = asyncio.Event()
         self._closed = False
-        self._topics = tables.topics
+        self._changes = tables.changes
         self.repeats = 0
         """Number of rows that were not stored because their queue had them."""
         self.other_bodies: Final = Damped()
@@ -140,15 +141,11 @@ class RowWindows:
         return delayed
 
     async def _fold(self, window: Window, queue: Queue, position_of: Callable[[FirstCopy], int]) -> None:
-        async for rows in rows_at_end(self._store, *queue, self._bounds, self._clock.now_ms(), self._life_of):
+        life_of = self._changes.life_begins_at
+        async for rows in rows_at_end(self._store, *queue, self._bounds, self._clock.now_ms(), life_of):
             for row in rows:
                 if not window.knows(row.key, row.copy.body_crc):
                     self.all.add(window, row.key, row.copy, position_of(row.copy), row.store_ms)
-
-    def _life_of(self, topic: str) -> int:
-        """Return the life of a topic, the time at which it began; 0 if it is not known."""
-        held = self._topics.get(topic)
-        return 0 if held is None else held.life or 0
 
     def _next_delayed(self, _copy: FirstCopy) -> int:
         """Return the position of the next delayed row: they are counted, because they come from many queues."""
@@ -166,7 +163,7 @@ class RowWindows:
         first = self._ready[topic, queue_id].find(key, body_crc)
         is_new = first is None or first.body_crc != body_crc
         if is_new and self._delayed is not None and self._delayed.generations:
-            delayed_key = key_in_queue(key, topic, queue_id, self._life_of(topic))
+            delayed_key = key_in_queue(key, topic, queue_id, self._changes.life_begins_at(topic))
             first = self._delayed.find(delayed_key, body_crc) or first
         if first is None or first.body_crc == body_crc:
             return first
@@ -204,7 +201,7 @@ class RowWindows:
         window = self._delayed if delayed else self._ready[queue]
         assert window is not None
         if delayed:
-            life = self._life_of(queue[0])
+            life = self._changes.life_begins_at(queue[0])
             rows = [(key_in_queue(key, *queue, life), copy) for key, copy in rows]
         add = self.all.add
         for key, copy in rows:

@@ -63,6 +63,8 @@ class Told(NamedTuple):
     """The state of `TableSource.agreed` while the master told."""
     told_at: int
     """The end of the master's log before it told."""
+    passed_on: int
+    """How far the master had passed its log on to its tables before it told: its topics are complete up to there."""
     log_start: int | None
     """The begin of the master's log before it told; None for a master that does not tell."""
     log_end: int
@@ -122,7 +124,8 @@ class Metadata:
     def _arrived(self, rows: Rows) -> None:
         known = self._topics.table
         if any(row[0].topic not in known for row in rows):
-            self._topic_copies.look_again()
+            if self._source.is_ours:  # such a master makes topics of records that come late, so this one may be gone
+                self._topic_copies.look_again()
             self._wanted.set()
 
     def _knows(self, topic: str, group: str) -> bool:
@@ -181,6 +184,7 @@ class Metadata:
     async def _copy(self, master: Address, agreed: int) -> None:
         told_at = await self._source.log_end(master)
         number, deleted, log_start = self._source.number, self._source.deleted, self._source.log_start
+        passed_on = told_at if self._source.passed_on is None else self._source.passed_on
         topics, groups, offsets, delays, timers, accounts = await asyncio.gather(
             self._topics_of(master),
             self._groups_of(master),
@@ -202,7 +206,7 @@ class Metadata:
             self._drop_told()
         if self._told is None:  # else the log has not got what belongs to those of an earlier look
             delayed = decode(delays.body, DelayOffsetTable)
-            self._told = Told(agreed, told_at, log_start, log_end, number, deleted, offsets, delayed, timers)
+            self._told = Told(agreed, told_at, passed_on, log_start, log_end, number, deleted, offsets, delayed, timers)
 
     def _drop_told(self) -> None:
         """Take nothing of what was told, and find again what the master has no more."""
@@ -279,9 +283,10 @@ class Metadata:
         self._told = None
         self._tables.store.retention.master_start = told.log_start
         await self._topic_copies.end_lives(told.deleted)
+        has_all = True
         if self._source.deletes:  # only now the queues here have all records of before the master told its topics
-            await self._topic_copies.delete(self._topic_copies.strays(self._topics.table.topics), told.told_at)
-        has_all = await self._offsets.take(told.offsets, told.told_at, deletes=self._source.deletes)
+            has_all = await self._topic_copies.delete_strays(told.passed_on)
+        has_all &= await self._offsets.take(told.offsets, told.told_at, deletes=self._source.deletes)
         self._tables.offset_file.changed()
         self._take_delays(told.delays)
         await self._take_timers(told.timers)

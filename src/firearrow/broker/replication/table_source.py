@@ -46,6 +46,8 @@ class TableSource(Protocol):
     """Topics that were deleted, as the master told with `log_end`, with the end of its log then."""
     log_start: int | None
     """The begin of the master's log, as told with `log_end`; None for a master that does not tell."""
+    passed_on: int | None
+    """How far the master had passed its log on to its tables, as told with `log_end`; None if it does not tell."""
 
     @property
     def agreed(self) -> int | None:
@@ -85,6 +87,7 @@ class AnyMaster:
         self.number: int | None = None
         self.deleted: dict[str, int] = {}
         self.log_start: int | None = None
+        self.passed_on: int | None = None
 
     @property
     def agreed(self) -> int | None:
@@ -135,6 +138,7 @@ class MasterOfEpoch:
         self.number: int | None = None
         self.deleted: dict[str, int] = {}
         self.log_start: int | None = None
+        self.passed_on: int | None = None
 
     async def log_end(self, master: Address) -> int:
         """Return the end of the master's log; raise `StaleEpoch` for a broker that does not lead this epoch."""
@@ -147,6 +151,7 @@ class MasterOfEpoch:
         self.number = reply.answer.tables
         self.deleted = cache.deleted_topics or {}
         self.log_start = cache.min_offset
+        self.passed_on = cache.passed_on_offset
         return cache.max_offset
 
     async def still_agrees(self, _agreed: int) -> bool:

@@ -1,18 +1,24 @@
 """The queues of topics that a slave's master has no more: they are deleted with the offsets of groups in them.
 
 The topic may have been created again since the master told its topics. So a topic's queues are deleted only when all
-their records lie below the end that the master's log had before it told: else the next look decides. In a group with a
-coordinator the master also tells which topics were deleted and how long its log was then: they may have been created
-again before anybody looked.
+their records lie below a place in the log up to which the master's topics were complete when it told them: else the
+next look decides. In a group with a coordinator a record that comes late makes its topic again when the master passes
+it on, so that place is how far the master had passed its log on; else it is the end of the master's log. In such a
+group the master also tells which topics were deleted and how long its log was then: they may have been created again
+before anybody looked.
 """
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.names import is_system_topic
+from firearrow.store.pacing import Pace
 from firearrow.store.queue.consume_queue import ConsumeQueue
+
+LOOKED_AT_ONCE: Final = 100
+"""Topics that are looked at before other work has its turn."""
 
 log: Final = logging.getLogger(__name__)
 
@@ -29,36 +35,56 @@ class TopicCopies:
         """Have the next look find what the master has no more."""
         self._may_be_strays = True
 
-    def strays(self, topics: Container[str]) -> list[str]:
-        """Return the topics that have queues here and are not among the master's."""
+    async def delete_strays(self, below: int) -> bool:
+        """Delete the queues of topics that the master does not have, and whose records all lie below an offset.
+
+        Return whether no such topic is left. Yields to the loop.
+        """
         if not self._may_be_strays:
-            return []
-        self._may_be_strays = False
-        return [name for name in self._store.queues.topics() if name not in topics and not self._is_system(name)]
+            return True
+        self._may_be_strays = False  # a record that arrives from now on sets it again
+        is_done = False
+        try:
+            is_done = await self._delete_strays(below)
+        finally:
+            self._may_be_strays = self._may_be_strays or not is_done
+        return is_done
+
+    async def _delete_strays(self, below: int) -> bool:
+        strays, over, pace = 0, list[str](), Pace(LOOKED_AT_ONCE)
+        for topic in list(self._store.queues.topics()):
+            if self._is_stray(topic):
+                strays += 1
+                if self._ends_below(topic, below):
+                    over.append(topic)
+            await pace.did()
+        gone = set[str]()
+
+        def ended(topic: str, _log_end: int) -> None:
+            gone.add(topic)
+            self._tables.offsets.forget_topic(topic)
+
+        def is_over(topic: str) -> bool:
+            return self._is_stray(topic) and self._ends_below(topic, below)
+
+        if over:
+            log.info("topics that the master has no more are deleted", extra={"topics": over})
+            await self._store.delete_topics(over, ended, is_over)
+        return len(gone) == strays
+
+    def _is_stray(self, topic: str) -> bool:
+        return topic not in self._tables.topics.table.topics and not self._is_system(topic)
 
     def _is_system(self, topic: str) -> bool:
         return is_system_topic(topic) or topic in self._tables.topics.table.system
 
-    async def delete(self, topics: list[str], told_at: int) -> None:
-        """Delete the queues of topics that the master did not have when its log had the end ``told_at``."""
-        gone = [topic for topic in topics if self._ends_below(topic, told_at)]
-        if len(gone) < len(topics):
-            self.look_again()
-        if not gone:
-            return
-        log.info("topics that the master has no more are deleted", extra={"topics": gone})
-        for topic in gone:
-            self._tables.offsets.forget_topic(topic)
-        await self._store.delete_topics(gone)
-
     async def end_lives(self, deleted: Mapping[str, int]) -> None:
         """Delete the queues of lives that are over: of deleted topics whose records all lie below an end of the log."""
-        for topic, end in deleted.items():
-            await self._store.end_life(topic, end)
+        await self._store.end_lives(deleted)
 
-    def _ends_below(self, topic: str, told_at: int) -> bool:
+    def _ends_below(self, topic: str, below: int) -> bool:
         queues = [queue for queue in self._store.queues.of_topic(topic) if queue.max_offset > queue.start]
-        return all(self._last(queue) < told_at for queue in queues)
+        return all(self._last(queue) < below for queue in queues)
 
     def _last(self, queue: ConsumeQueue) -> int:
         return self._store.queues.entry(queue, queue.max_offset - 1)[0]

@@ -78,7 +78,7 @@ class TableChanges:
             del self._begun[topic]
 
     def deleted(self, topics: Iterable[str]) -> None:
-        """Note, before the change is counted, that the ends of these lives are durable."""
+        """Note, before the change is counted, that replicas are to end these lives."""
         for topic in topics:
             _remember(self._deleted, topic, (self.number + 1, self._ends.get(topic, 0)))
 

@@ -138,12 +138,12 @@ class ActiveIndex:
 
     # ---- flushing
 
-    async def write_out(self) -> None:
-        """Write entries, slots, then the header. They are not durable yet."""
+    async def write_out(self, *, rests: bool = True) -> None:
+        """Write entries, slots, then the header. They are not durable yet. Rests for others, unless at a start."""
         changed = self.unsummed
         header, waiting = self.header, self._waiting
         start = self.shape.entry_position(self.written)
-        pace = Pace(WRITTEN_AT_ONCE, rests=True)
+        pace = Pace(WRITTEN_AT_ONCE, rests=rests)
         for at in range(0, len(waiting), WRITTEN_AT_ONCE):
             piece = bytes(waiting[at : at + WRITTEN_AT_ONCE])
             changed[start + at, start + at + len(piece)] = None

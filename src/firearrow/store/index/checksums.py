@@ -55,14 +55,14 @@ class PageSums:
         expected = self._sums[page] if page < len(self._sums) else 0
         return expected == 0 or expected == _signed(data)
 
-    async def renew(self, file: File, ranges: Iterable[tuple[int, int]]) -> None:
-        """Compute the checksums of the pages in these byte ranges, durably."""
+    async def renew(self, file: File, ranges: Iterable[tuple[int, int]], *, rests: bool = True) -> None:
+        """Compute the checksums of the pages in these byte ranges, durably. Rests for others, unless at a start."""
         pages = sorted({page for start, end in ranges for page in range(start // PAGE_BYTES, -(-end // PAGE_BYTES))})
         if not pages:
             return
         if len(self._sums) <= pages[-1]:
             self._sums.extend([0] * (pages[-1] + 1 - len(self._sums)))
-        pace = Pace(_PAGES_AT_ONCE, rests=True)
+        pace = Pace(_PAGES_AT_ONCE, rests=rests)
         for first, last in _runs(pages):
             data = await file.read(first * PAGE_BYTES, (last - first) * PAGE_BYTES)
             for page in range(first, last):

@@ -222,9 +222,9 @@ async def _relink(files: IndexFiles, state: IndexState, file: File) -> None:
     files.sums = PageSums.empty(files.disk, state.name)
     files.active.unsummed[0, files.shape.entry_position(next_number)] = None
     try:
-        await files.active.write_out()
+        await files.active.write_out(rests=False)
         await file.sync()
-        await files.sums.renew(file, files.active.unsummed)
+        await files.sums.renew(file, files.active.unsummed, rests=False)
     except ResourceShortage as error:
         # The index is whole in memory. A start must not need room: only a broker that runs can delete old files.
         logger.warning("index file %s is written by a later flush: %s", state.name, error, extra={"file": state.name})

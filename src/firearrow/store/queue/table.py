@@ -275,12 +275,14 @@ class Queues:
         await self.files.sync_names()
         return len(queues)
 
-    async def end_life(self, topic: str, end: int) -> bool:
-        """Delete the queues of a topic whose records all lie below a physical offset; return whether there were any."""
+    def has_over(self, topic: str, end: int) -> bool:
+        """Whether a topic has queues whose records all lie below a physical offset."""
+        return any(self._ends_below(queue, end) for queue in self._topics.get(topic, {}).values())
+
+    async def end_life(self, topic: str, end: int) -> None:
+        """Delete the queues of a topic whose records all lie below a physical offset."""
         of_topic = self._topics.get(topic, {})
         over = [queue for queue in of_topic.values() if self._ends_below(queue, end)]
-        if not over:
-            return False
         for queue in over:
             del of_topic[queue.queue_id]
             self.writer.forget(queue)
@@ -293,7 +295,6 @@ class Queues:
         for queue in over:
             await self.files.remove_queue(queue)
         await self.files.sync_names()
-        return True
 
     def _ends_below(self, queue: ConsumeQueue, end: int) -> bool:
         return queue.start < queue.max_offset and self.entry(queue, queue.max_offset - 1)[0] < end

@@ -79,7 +79,7 @@ class Views:
         self._journal = journal
         self._one_at_a_time = asyncio.Lock()
         self.pressure = Pressure(lambda: self.waiting_bytes, config.queues.max_pending_queue_bytes, self.dispatch.views)
-        self._has_deleted = False  # the snapshot holds queues that are deleted
+        self.has_deleted = False  # the snapshot holds queues that are deleted
 
     # ---- opening
 
@@ -175,7 +175,7 @@ class Views:
             if self.index is not None:
                 await self.index.absorb_in_turns()
             position, store_ms = self.dispatch.position, self.dispatch.last_store_ms
-            if position == self.durable and not closed and not self._has_deleted:
+            if position == self.durable and not closed and not self.has_deleted:
                 return
             self._begin_flush(position)
             await log_flushed(position)
@@ -202,7 +202,7 @@ class Views:
         standing = self._standing(position, store_ms, checkpoint_crc, closed=closed)
         await self._journal.write(standing, deleted, queues)
         self.durable = position
-        self._has_deleted = False
+        self.has_deleted = False
 
     async def _write_checkpoint(self, store_ms: int) -> int:
         old = self._checkpoint
@@ -238,17 +238,17 @@ class Views:
         async with self._one_at_a_time:
             deleted = 0
             for topic in topics:
-                self._has_deleted = True
+                self.has_deleted = True
                 ended(topic)
                 deleted += await self.queues.delete_topic(topic)
             return deleted
 
-    async def end_life(self, topic: str, end: int) -> bool:
-        """Delete the queues of a topic that end below a physical offset; return whether there were any."""
+    async def end_life(self, topic: str, end: int) -> None:
+        """Delete the queues of a topic that end below a physical offset. Durable after the next flush."""
         async with self._one_at_a_time:
-            has_ended = await self.queues.end_life(topic, end)
-            self._has_deleted = self._has_deleted or has_ended
-            return has_ended
+            if self.queues.has_over(topic, end):
+                self.has_deleted = True
+                await self.queues.end_life(topic, end)
 
     async def begin_anew(self, queue: ConsumeQueue, physical: int) -> None:
         """Empty a queue whose topic was deleted and created again, with a first record at an offset of the log."""

@@ -139,6 +139,7 @@ class ReplicationHandlers:
             ],
             max_offset=self._log.tail,
             min_offset=self._log.min_offset,
+            passed_on_offset=self._store.views.dispatch.position,
             deleted_topics=self._changes.deleted_since(taken) or None,
         )
         return Answer(GetBrokerEpochCacheAnswer(tables=self._changes.number), encode_body(cache))

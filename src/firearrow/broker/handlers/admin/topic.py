@@ -183,15 +183,18 @@ class TopicHandlers:
         return self._gate.changed(call)
 
     async def _complete_deletion(self, topics: list[str], saved: Saved) -> None:
-        left = set(topics)
+        left = dict.fromkeys(topics)
 
         def ended(topic: str, log_end: int) -> None:
-            left.discard(topic)
+            del left[topic]
             self._changes.end_life(topic, log_end)
 
         try:
             await saved.wait()
-            await self._delete_queues(topics, ended)
+            try:
+                await self._delete_queues(topics, ended)
+            finally:
+                self._changes.deleted(topic for topic in topics if topic not in left)
             self._forget(topics)  # offsets that consumers of the old queues committed meanwhile
             await self._counters.forget_topics(topics)
             await self._keep_offsets()
@@ -211,9 +214,8 @@ class TopicHandlers:
     async def _delete_queues(self, topics: list[str], ended: Callable[[str, int], None]) -> None:
         try:
             await self._store.delete_topics(topics, ended)
-            self._changes.deleted(topics)
         except DiskError as error:
-            remark = f"the queues are gone, and a crash within seconds may bring them back: delete again ({error})"
+            remark = f"queues may be left, and a crash within seconds may bring others back: delete again ({error})"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
 
     def clean_unused(self, _request: CleanUnusedTopic, call: Call) -> KeptAnswer:

@@ -77,6 +77,8 @@ class EpochEntryCache(Body, frozen=True, kw_only=True):
     max_offset: Int64 = always(0)
     min_offset: Int64 | None = None
     """The begin of the log; ours alone."""
+    passed_on_offset: Int64 | None = None
+    """How far the log has been passed on to the broker's tables; ours alone."""
 
 
 class ReplicaIdentity(Body, frozen=True, kw_only=True, gc=False):

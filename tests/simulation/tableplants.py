@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from itertools import islice
+from sys import maxsize
 from typing import Any, Final, cast
 
 import pytest
@@ -60,7 +61,7 @@ def keeps_offsets_of_deleted_topics(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_queues_of_deleted_topics(patch: pytest.MonkeyPatch) -> None:
     """A slave deletes the row of a topic, and keeps its queues."""
-    patch.setattr(TopicCopies, "strays", lambda _self, _topics: [])
+    patch.setattr(TopicCopies, "_is_stray", lambda _self, _topic: False)
 
 
 def pauses_after_a_slow_copy(patch: pytest.MonkeyPatch) -> None:
@@ -280,23 +281,24 @@ def looks_for_strays_before_the_log(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Metadata, "_copy", early)
     patch.setattr(TopicCopies, "_is_stray", lambda self, topic: topic in found.get(self, ()) and right(self, topic))
-    patch.setattr(TopicCopies, "look_again", lambda _self: None)
+    patch.setattr(TopicCopies, "look_again", lambda _self, _gone=(): None)
 
 
 def takes_topics_for_complete_up_to_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
     """A replica deletes queues whose records its master has, and has not passed on to its topics."""
-    patch.setattr(MasterOfEpoch, "passed_on", property(lambda _self: None, lambda _self, _told: None), raising=False)
+    patch.setattr(MasterOfEpoch, "passed_on", property(lambda _self: maxsize, lambda _self, _told: None), raising=False)
 
 
 def looks_for_strays_of_any_master(patch: pytest.MonkeyPatch) -> None:
     """A slave of a static group deletes the queue of a late record, as one of an elected group does."""
-    right = Metadata._arrived
+    right, delete = Metadata._arrived, TopicCopies.delete_strays
 
     def arrived(self: Metadata, rows: Rows) -> None:
         self._topic_copies.look_again()
         right(self, rows)
 
     patch.setattr(Metadata, "_arrived", arrived)
+    patch.setattr(TopicCopies, "delete_strays", lambda self, below, *, known: delete(self, below))  # noqa: ARG005
 
 
 def _ask_for_pages() -> None:

@@ -8,7 +8,7 @@ from judges.server_process import wait_for
 from tests.integration.broker.replicas import Group, Senders, stored
 
 SHORT_LEASE_S = 3
-STEPS_DOWN = "the coordinator does not answer, and not every replica in sync is connected"
+STEPS_DOWN = "the coordinator does not answer, and not every replica in sync reports"
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -10,6 +10,7 @@ from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin
 from firearrow.spark.sink.sink_options import sink_options
 from firearrow.spark.sink.writer import FrozenQueues, Sent
 from judges import ApacheBroker, FireArrowBroker, Judge, Payload, fresh
+from judges.server_process import wait_for
 from tests.interop.client.ours import report
 from tests.spark.serving import held
 
@@ -55,10 +56,16 @@ def test_every_property_is_there_and_repeats_go_to_the_same_queue(broker: Apache
     topic, payload = broker.create_topic(fresh("sunk")), Payload(fresh("spark"))
     for _ in range(2):
         write(broker, topic, rows(payload))
+    copies = 1 if isinstance(broker, FireArrowBroker) else 2  # ours answers a repeat with its first copy
     found = held(broker.name_servers[0], topic)
+
+    def has_all() -> bool:
+        found.update(held(broker.name_servers[0], topic))
+        return len(found) >= copies * COUNT
+
+    wait_for(has_all, "the broker to show the rows in its queues")  # Apache's broker fills them after it has answered
     places = Counter((queue, message.properties[ROW_ID_PROPERTY]) for (queue, _), message in found.items())
     assert len(places) == COUNT
-    copies = 1 if isinstance(broker, FireArrowBroker) else 2  # ours answers a repeat with its first copy
     assert set(places.values()) == {copies}
     assert len({message.properties["UNIQ_KEY"] for message in found.values()}) == copies * COUNT
     for queue in {queue for queue, _ in found}:

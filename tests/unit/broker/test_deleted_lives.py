@@ -6,7 +6,7 @@ import pytest
 
 from campaigns.samples import a_topic
 from firearrow.broker.replication.topic_copies import TopicCopies
-from firearrow.errors import DiskError, FireArrowError
+from firearrow.errors import DiskError, FireArrowError, OffsetNotStored
 from firearrow.model import keys
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker
@@ -191,7 +191,7 @@ def test_commits_behind_a_deletion_hold_at_the_next_master(seed: int) -> None:
     commit_behind_a_deletion(seed)
 
 
-def commit_behind_a_deletion_of_a_static_group() -> None:
+def commit_behind_a_deletion_of_a_static_group(*, restarts: bool = False) -> None:
     """Commit half messages after their topic was deleted, make the topic again, and read both at a slave."""
 
     async def scenario(_world: World, group: static.Group) -> None:
@@ -206,6 +206,10 @@ def commit_behind_a_deletion_of_a_static_group() -> None:
         for one in ends[:5]:
             await client.ask(one, timeout_ms=TIMEOUT_MS)
         await asyncio.sleep(30)
+        if restarts:
+            await group.slave.node.crash()
+            await group.slave.start()
+            await asyncio.sleep(30)
         await client.ask(a_topic("X"))
         for one in ends[5:]:
             await client.ask(one, timeout_ms=TIMEOUT_MS)
@@ -216,8 +220,9 @@ def commit_behind_a_deletion_of_a_static_group() -> None:
     static.run(scenario)
 
 
-def test_a_slave_keeps_commits_behind_a_deletion() -> None:
-    commit_behind_a_deletion_of_a_static_group()
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_slave_keeps_commits_behind_a_deletion(*, restarts: bool) -> None:
+    commit_behind_a_deletion_of_a_static_group(restarts=restarts)
 
 
 def fail_to_delete_at_a_replica(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,18 +275,15 @@ def test_a_replica_that_failed_to_delete_joins_only_when_it_has(monkeypatch: pyt
 
 
 def test_a_replica_that_forgets_what_it_failed_to_delete_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = TopicCopies._delete_strays
+    right = TopicCopies.delete_strays
 
-    async def forgets(self: TopicCopies, below: int) -> bool:
+    async def forgets(self: TopicCopies, below: int, *, known: bool = False) -> None:
         try:
-            return await right(self, below)
+            await right(self, below, known=known)
         finally:
             self._may_be_strays = False
 
-    async def delete(self: TopicCopies, below: int) -> bool:
-        return not self._may_be_strays or await forgets(self, below)
-
-    monkeypatch.setattr(TopicCopies, "delete_strays", delete)
+    monkeypatch.setattr(TopicCopies, "delete_strays", forgets)
     with pytest.raises(AssertionError, match="are back"):
         fail_to_delete_at_a_replica(monkeypatch)
 
@@ -312,3 +314,45 @@ def repeat_a_delayed_row_at_the_next_master() -> None:
 
 def test_a_delayed_row_is_stored_once_when_its_topic_is_made_again_by_the_next_master() -> None:
     repeat_a_delayed_row_at_the_next_master()
+
+
+def join_beside_a_late_commit() -> None:
+    """A commit of a deleted topic is not confirmed, because one of two members in sync dies. The third one joins."""
+
+    async def scenario(group: elected.Group, client: Client, _readers: list[Client], master: int) -> None:
+        dies, joins = (number for number in group.members if number != master)
+        await client.ask(a_topic("X"))
+        await client.ask(a_topic("U"))
+        await client.send("U", b"one")
+        (commit,) = await half_messages(client, 1)
+        await client.ask(DeleteTopicInBroker(topic="X"), timeout_ms=TIMEOUT_MS)
+        await asyncio.sleep(5)
+        await group.members[joins].node.crash()
+        await group.until_out(joins)
+        group.members[dies].node.freeze()
+        with pytest.raises(FireArrowError):
+            await client.ask(commit, timeout_ms=500)
+        await asyncio.sleep(0.1)
+        group.members[dies].node.thaw()
+        await group.members[dies].node.crash()
+        group.members[joins].node.start(group.members[joins].run)
+        await group.until_in(joins)
+
+    run_elected(scenario, sync=True, min_in_sync=2)
+
+
+def test_a_replica_joins_beside_a_commit_of_a_deleted_topic_that_waits_for_it() -> None:
+    join_beside_a_late_commit()
+
+
+def test_a_replica_that_waits_until_it_may_delete_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = TopicCopies.delete_strays
+
+    async def waits(self: TopicCopies, below: int, *, known: bool = False) -> None:
+        await right(self, below, known=known)
+        if self._may_be_strays:
+            raise OffsetNotStored("there is a queue that the master has no topic of")
+
+    monkeypatch.setattr(TopicCopies, "delete_strays", waits)
+    with pytest.raises(TimeoutError):
+        join_beside_a_late_commit()

@@ -41,10 +41,12 @@ FAULTS = (
 )
 
 
-def settings(number: int, names: Address, *, sync: bool) -> BrokerSettings:
+def settings(number: int, names: Address, *, sync: bool, min_in_sync: int | None = None) -> BrokerSettings:
     broker = BrokerConfig(broker_name="broker-a", broker_id=number, namesrv_addr=str(names))
     made = settings_of(broker, sync=sync)
     log = replace(made.log, mapped_file_size_commit_log=64 << 10)
+    if min_in_sync is not None:
+        made = replace(made, replication=replace(made.replication, min_in_sync_replicas=min_in_sync))
     return replace(
         made, log=log, failover=FailoverConfig(coordinator_address="http://modelled", coordinator_lease_seconds=LEASE_S)
     )
@@ -86,13 +88,15 @@ class Group:
         faults: CoordinatorFaults,
         *,
         sync: bool,
+        min_in_sync: int | None = None,
         disks: Mapping[int, DiskProfile] | None = None,
     ) -> None:
         self.world = world
         self.coordinator = SimCoordinator(world.split_rng("coordinator"), faults)
         nodes = {number: world.node(f"broker{number}", disk=(disks or {}).get(number)) for number in (1, 2, 3)}
         self.members = {
-            number: Member(node, settings(number, names, sync=sync), self.coordinator) for number, node in nodes.items()
+            number: Member(node, settings(number, names, sync=sync, min_in_sync=min_in_sync), self.coordinator)
+            for number, node in nodes.items()
         }
         self.caller = Caller(world.node("client").network)
         self.acked: list[bytes] = []
@@ -122,6 +126,12 @@ class Group:
         """Wait until a replica has left the in-sync set."""
         async with asyncio.timeout(seconds):
             while (state := self.state) is None or replica in state.iss:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    async def until_in(self, replica: int, seconds: float = 120.0) -> None:
+        """Wait until a replica is in the in-sync set."""
+        async with asyncio.timeout(seconds):
+            while (state := self.state) is None or replica not in state.iss:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def send(self) -> bool:

@@ -102,13 +102,14 @@ def run_elected(
     *,
     seed: int = 1,
     sync: bool = False,
+    min_in_sync: int | None = None,
     disks: Mapping[int, DiskProfile] | None = None,
 ) -> None:
     """Run a scenario with a group of three, some of which have disks of their own."""
 
     async def body(world: World) -> None:
         names = await Names(world.node("names")).start()
-        group = elected.Group(world, names, CoordinatorFaults(), sync=sync, disks=disks)
+        group = elected.Group(world, names, CoordinatorFaults(), sync=sync, min_in_sync=min_in_sync, disks=disks)
         group.start()
         await group.until_in_sync(3)
         await group.send_until(1)

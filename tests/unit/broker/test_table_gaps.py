@@ -60,6 +60,6 @@ def test_a_replica_that_was_away_over_two_masters_brings_no_deleted_topic_back()
 
 
 def test_a_replica_that_keeps_what_its_master_has_not_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TopicCopies, "strays", lambda _self, _topics: [])
+    monkeypatch.setattr(TopicCopies, "_is_stray", lambda _self, _topic: False)
     with pytest.raises(AssertionError, match="of a deleted topic are back"):
         be_away_over_two_masters()

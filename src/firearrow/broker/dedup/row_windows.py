@@ -5,8 +5,9 @@ other send comes between. A queue whose window is not rebuilt yet makes the send
 
 A row that is delayed is stored in a queue of delayed messages and counts as a row of its own queue: one window of all
 delayed rows is looked at beside that of the queue. It remembers a row also after its delivery. A row of a topic that
-was deleted is forgotten with it, for as long as this broker remembers the deletion (`TableChanges`): after a restart or
-a failover it counts again.
+was deleted is forgotten with it, for as long as this broker remembers the deletion (`TableChanges`). After a restart or
+a failover it counts again: then a row of the topic's next life that has its identity and body is taken for a repeat,
+and not stored.
 
 Up to `REBUILT_AT_ONCE` windows are rebuilt at the same time, so the rows of one queue rarely wait for the window of
 another. All wait for the window of delayed rows, which is read once, before the first of them.

@@ -63,8 +63,11 @@ class Told(NamedTuple):
     """The state of `TableSource.agreed` while the master told."""
     told_at: int
     """The end of the master's log before it told."""
-    passed_on: int
-    """How far the master had passed its log on to its tables before it told: its topics are complete up to there."""
+    passed_on: int | None
+    """How far the master had passed its log on to its tables before it told: its topics are complete up to there.
+
+    None for a master that does not tell.
+    """
     log_start: int | None
     """The begin of the master's log before it told; None for a master that does not tell."""
     log_end: int
@@ -184,7 +187,7 @@ class Metadata:
     async def _copy(self, master: Address, agreed: int) -> None:
         told_at = await self._source.log_end(master)
         number, deleted, log_start = self._source.number, self._source.deleted, self._source.log_start
-        passed_on = told_at if self._source.passed_on is None else self._source.passed_on
+        passed_on = self._source.passed_on if self._source.is_ours else told_at
         topics, groups, offsets, delays, timers, accounts = await asyncio.gather(
             self._topics_of(master),
             self._groups_of(master),
@@ -196,8 +199,8 @@ class Metadata:
         log_end = await self._source.log_end(master)
         if self._source.agreed != agreed:
             raise ConnectionLost(f"the connection that copies the log of {master} ended while the tables were read")
-        if topics is not None and self._topics.adopt(topics, is_first=not self._has_copied):
-            self._topic_copies.look_again()
+        if topics is not None and (gone := self._topics.adopt(topics, is_first=not self._has_copied)):
+            self._topic_copies.look_again(gone)
         if groups is not None:
             self._tables.groups.adopt(groups, is_first=not self._has_copied)
         if self.accounts is not None and accounts is not None and not await self.accounts.take(accounts):
@@ -283,10 +286,10 @@ class Metadata:
         self._told = None
         self._tables.store.retention.master_start = told.log_start
         await self._topic_copies.end_lives(told.deleted)
-        has_all = True
-        if self._source.deletes:  # only now the queues here have all records of before the master told its topics
-            has_all = await self._topic_copies.delete_strays(told.passed_on)
-        has_all &= await self._offsets.take(told.offsets, told.told_at, deletes=self._source.deletes)
+        if self._source.deletes and told.passed_on is not None:
+            # only now the queues here have all records of before the master told its topics
+            await self._topic_copies.delete_strays(told.passed_on, known=not self._source.is_ours)
+        has_all = await self._offsets.take(told.offsets, told.told_at, deletes=self._source.deletes)
         self._tables.offset_file.changed()
         self._take_delays(told.delays)
         await self._take_timers(told.timers)

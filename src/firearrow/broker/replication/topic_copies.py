@@ -2,14 +2,18 @@
 
 The topic may have been created again since the master told its topics. So a topic's queues are deleted only when all
 their records lie below a place in the log up to which the master's topics were complete when it told them: else the
-next look decides. In a group with a coordinator a record that comes late makes its topic again when the master passes
-it on, so that place is how far the master had passed its log on; else it is the end of the master's log. In such a
-group the master also tells which topics were deleted and how long its log was then: they may have been created again
-before anybody looked.
+next look decides.
+
+In a group with a coordinator a record that comes late makes its topic again when the master passes it on, so that place
+is how far the master had passed its log on, and every queue without a topic is looked at. Such a master also tells
+which topics were deleted and how long its log was then: they may have been created again before anybody looked.
+
+Another master makes no topic of a late record: it keeps a queue without one, and so does its slave. There the place is
+the end of the master's log, and only topics that it had before are looked at.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
@@ -30,31 +34,32 @@ class TopicCopies:
         self._tables = tables
         self._store = tables.store
         self._may_be_strays = True
+        self._gone: set[str] = set()
 
-    def look_again(self) -> None:
-        """Have the next look find what the master has no more."""
+    def look_again(self, gone: Iterable[str] = ()) -> None:
+        """Have the next look find what the master has no more; ``gone`` are topics that it had before."""
         self._may_be_strays = True
+        self._gone.update(gone)
 
-    async def delete_strays(self, below: int) -> bool:
+    async def delete_strays(self, below: int, *, known: bool = False) -> None:
         """Delete the queues of topics that the master does not have, and whose records all lie below an offset.
 
-        Return whether no such topic is left. Yields to the loop.
+        With ``known`` only of topics that it had before. Yields to the loop.
         """
         if not self._may_be_strays:
-            return True
+            return
         self._may_be_strays = False  # a record that arrives from now on sets it again
         is_done = False
         try:
-            is_done = await self._delete_strays(below)
+            is_done = await self._delete_strays(below, list(self._gone if known else self._store.queues.topics()))
         finally:
             self._may_be_strays = self._may_be_strays or not is_done
-        return is_done
 
-    async def _delete_strays(self, below: int) -> bool:
-        strays, over, pace = 0, list[str](), Pace(LOOKED_AT_ONCE)
-        for topic in list(self._store.queues.topics()):
+    async def _delete_strays(self, below: int, names: list[str]) -> bool:
+        strays, over, pace = list[str](), list[str](), Pace(LOOKED_AT_ONCE)
+        for topic in names:
             if self._is_stray(topic):
-                strays += 1
+                strays.append(topic)
                 if self._ends_below(topic, below):
                     over.append(topic)
             await pace.did()
@@ -70,7 +75,8 @@ class TopicCopies:
         if over:
             log.info("topics that the master has no more are deleted", extra={"topics": over})
             await self._store.delete_topics(over, ended, is_over)
-        return len(gone) == strays
+        self._gone.intersection_update(set(strays) - gone)
+        return len(gone) == len(strays)
 
     def _is_stray(self, topic: str) -> bool:
         return topic not in self._tables.topics.table.topics and not self._is_system(topic)

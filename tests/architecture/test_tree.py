@@ -63,6 +63,50 @@ def test_what_handlers_of_the_broker_share_is_in_its_tables() -> None:
     assert {place: count for place, count in found.items() if count > BROKER_PARAMETERS_MAX} == {}
 
 
+TURN = SOURCE / "runtime" / "turn.py"
+
+
+def branches(given: ast.expr) -> list[ast.expr]:
+    return [given.body, given.orelse] if isinstance(given, ast.IfExp) else []
+
+
+def yields_of_its_own(tree: ast.AST) -> list[int]:
+    """The lines that let the loop run without its owner: ``call_soon``, and sleeps of no time."""
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "call_soon":
+            lines.append(node.lineno)
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "sleep":
+            waits = [branch for given in node.args for branch in (given, *branches(given))]
+            lines += [node.lineno for one in waits if isinstance(one, ast.Constant) and one.value == 0]
+    return lines
+
+
+def test_a_yield_of_its_own_is_found() -> None:
+    for planted in (
+        "loop.call_soon(step)",
+        "schedule = partial(get_running_loop().call_soon, step)",
+        "async def run():\n    await asyncio.sleep(0)",
+        "async def run():\n    await sleep(0.0)",
+        "async def run():\n    await asyncio.sleep(PAUSE_S if more else 0)",
+    ):
+        assert yields_of_its_own(ast.parse(planted)), planted
+    assert not yields_of_its_own(
+        ast.parse("loop.call_soon_threadsafe(step)\nwait = asyncio.sleep(max(0.0, due - now))")
+    )
+
+
+def test_only_the_turn_lets_the_loop_run() -> None:
+    found = {
+        str(module.relative_to(SOURCE)): lines
+        for module in modules()
+        if module != TURN and not module.is_relative_to(SOURCE / "testing")
+        if (lines := yields_of_its_own(ast.parse(module.read_text())))
+    }
+    assert not found, "use soon, mark, breathe or Pace of runtime/turn.py"
+    assert yields_of_its_own(ast.parse(TURN.read_text()))
+
+
 @pytest.mark.parametrize("module", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_module_says_what_it_is(module: Path) -> None:
     assert ast.get_docstring(ast.parse(module.read_text()))

@@ -23,6 +23,7 @@ from firearrow.access.settings import AccessConfig
 from firearrow.errors import DiskError
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, File
+from firearrow.runtime.turn import Share, soon
 from firearrow.telemetry.damped import Damped
 
 DIRECTORY: Final = "audit"
@@ -123,7 +124,7 @@ class AuditLog:
             self._lose(1)
             return
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._write)
+            soon(Share.SERVICE, self._write)
         self._waiting.append(event)
 
     def damp(self) -> None:

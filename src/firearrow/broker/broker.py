@@ -61,6 +61,7 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
 from firearrow.runtime.tls_network import TlsNetwork
+from firearrow.runtime.turn import Share, counted
 from firearrow.store.lake_topics import LakeTopic
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
@@ -254,7 +255,7 @@ class Broker:
         return tables
 
     def _count(self, life: Lifetime, stats: BrokerStats) -> None:
-        life.spawn(_sample(stats), "statistics")
+        life.spawn(counted(Share.BACKGROUND, _sample(stats)), "statistics")
         life.spawn(begin_days(stats, self._clock), "days")
 
     async def _load_changes(self, life: Lifetime, tables: Tables) -> BrokerConfigHandlers:

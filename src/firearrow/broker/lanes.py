@@ -34,6 +34,7 @@ from msgspec import Struct
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Answer, Call, Later, Peer
+from firearrow.runtime.turn import Share, breathe, counted, soon
 from firearrow.telemetry.damped import Damped
 
 
@@ -146,6 +147,7 @@ class Lane:
         self._most_waiting_of_owner = most_waiting_of_owner
         self._line: OrderedDict[object, OrderedDict[Peer, deque[_Work]]] = OrderedDict()
         self._owners: dict[Peer, object] = {}
+        self.share: Final = Share.LOOKUP if is_dropped else Share.CHANGE
         self._running = 0
         self._of_peer: Counter[Peer] = Counter()
         self._of_owner: Counter[object] = Counter()
@@ -338,14 +340,14 @@ class Lanes:
         if not work.later.is_owed:
             raise _AskerGone
         if not len(lane):
-            await asyncio.sleep(0)
+            await breathe()
             return
         work.paused = asyncio.get_running_loop().create_future()
         lane.leave(work)
         lane.add(work, is_begun=True)
         self._fill(lane)
         if work.paused.done():  # it is this job's turn again: awaiting the future would not let the loop run
-            await asyncio.sleep(0)
+            await breathe()
         else:
             await work.paused
         if not work.later.is_owed:
@@ -383,7 +385,7 @@ class Lanes:
             else:
                 _refuse(work.later, work.job)
         if dropped:
-            asyncio.get_running_loop().call_soon(self._discard, lane, dropped)
+            soon(Share.CONNECTION, self._discard, lane, dropped)
         self._fill(lane)
 
     # ---- running
@@ -411,7 +413,7 @@ class Lanes:
             if work.paused is not None:
                 work.paused.set_result(None)
             else:
-                task = self._tasks.create_task(self._carry_out(lane, work))
+                task = self._tasks.create_task(counted(lane.share, self._carry_out(lane, work), work.job))
                 self._at_work[task] = lane, work
 
     async def _carry_out(self, lane: Lane, work: _Work) -> None:

@@ -206,6 +206,7 @@ async def _serve(
     from firearrow.runtime.disk.real_disk import RealDisk
     from firearrow.runtime.garbage_collector import settle
     from firearrow.runtime.systemd import notify
+    from firearrow.runtime.turn import tell_holds
     from firearrow.store.paths import CONSUME_QUEUE
 
     queues = settings.broker.store_path_consume_queue
@@ -223,6 +224,7 @@ async def _serve(
             print(says(identity) if says else f"broker {identity.name} {where}{shown}", flush=True)
             _tell_advice()
             settle()
+            tell_holds()
             notify("READY=1")
             try:
                 await asyncio.get_running_loop().create_future()

@@ -63,6 +63,7 @@ async def _serve(directory: Path, names: "NameServerConfig", settings: "BrokerSe
     from firearrow.runtime.garbage_collector import settle
     from firearrow.runtime.machine import this_machine
     from firearrow.runtime.network import SystemNetwork
+    from firearrow.runtime.turn import tell_holds
 
     disks: list[RealDisk] = []
 
@@ -79,6 +80,7 @@ async def _serve(directory: Path, names: "NameServerConfig", settings: "BrokerSe
             print(f"broker      {running.broker.address}", flush=True)
             print(f"data        {directory}", flush=True)
             settle()
+            tell_holds()
             await asyncio.get_running_loop().create_future()
     finally:
         for disk in disks:

@@ -24,6 +24,7 @@ from firearrow.runtime.loops import run
 from firearrow.runtime.network import Address
 from firearrow.runtime.systemd import notify
 from firearrow.runtime.tls_settings import ClientTls, ServerTls
+from firearrow.runtime.turn import tell_holds
 from firearrow.settings import Source, load
 from firearrow.telemetry.logs import Form
 
@@ -116,6 +117,7 @@ async def _serve(settings: NameServerSettings, directory: Path, says: Says | Non
             where = f"name server listens on {address}, keeps its files in {directory}"
             print(says(address) if says else f"{where}{metrics_line(server.operation_address)}", flush=True)
             settle()
+            tell_holds()
             notify("READY=1")
             await asyncio.get_running_loop().create_future()
     finally:

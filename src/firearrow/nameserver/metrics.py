@@ -7,6 +7,7 @@ from firearrow.nameserver.routes import Routes
 from firearrow.remoting.operation_port import OperationConfig
 from firearrow.remoting.server import Server
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.turn import families_of_turn
 from firearrow.telemetry.metrics import Family, Registry
 from firearrow.telemetry.readiness import Readiness
 
@@ -23,6 +24,7 @@ class NameServerMetrics:
         self._server = server
         self._served_ms = 0
         self.registry.add(self._families)
+        self.registry.add(families_of_turn)
         self.readiness.add(self._waits)
 
     def serves(self, now_ms: int) -> None:

@@ -35,6 +35,7 @@ from firearrow.remoting.per_address import PerAddress
 from firearrow.remoting.strangers import Strangers
 from firearrow.remoting.turns import Turns
 from firearrow.runtime.process import give_back_memory
+from firearrow.runtime.turn import Share, soon
 from firearrow.telemetry.damped import Damped
 
 DEADLINE_SWEEP_S: Final = 0.1
@@ -146,7 +147,7 @@ class Endpoint:
         """Call ``connection.flush`` when everything else of this turn has run."""
         self._unflushed.append(connection)
         if len(self._unflushed) == 1:
-            self.loop.call_soon(self._flush_all)
+            soon(Share.ANSWER, self._flush_all)
 
     def _flush_all(self) -> None:
         unflushed, self._unflushed = self._unflushed, []
@@ -235,7 +236,7 @@ class Endpoint:
                 connection.check_silence(now)
         self._silence_timer = None
         if len(some) == CHECKED_AT_ONCE:
-            self._silence_timer = self.loop.call_soon(self._check_silence, left)
+            self._silence_timer = soon(Share.CONNECTION, self._check_silence, left)
         elif self.connections:
             self._watch_silence()
 

@@ -4,7 +4,6 @@ The settings have the names of Apache's broker, 5.x. A page of metrics is made i
 its work.
 """
 
-import asyncio
 import enum
 from typing import Annotated, Final
 
@@ -14,6 +13,7 @@ from firearrow.errors import SettingsError
 from firearrow.remoting.http_port import HttpPort, Page
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
+from firearrow.runtime.turn import breathe
 from firearrow.telemetry.metrics import Labels, Registry
 from firearrow.telemetry.readiness import Readiness
 
@@ -92,7 +92,7 @@ class OperationPort:
         pieces = []
         for piece in self._registry.text():
             pieces.append(piece.encode())
-            await asyncio.sleep(0)
+            await breathe()
         return Page(b"".join(pieces), kind=METRICS_KIND)
 
     async def _live(self) -> Page:

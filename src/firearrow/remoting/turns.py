@@ -21,6 +21,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 from typing import Final, Protocol
 
+from firearrow.runtime.turn import Share, mark, watched
+
 TURN_NS: Final = 500_000
 """CPU that the reads of a turn take before further ones wait; the line takes as much in a turn."""
 LONG_TURN_NS: Final = 4_000_000
@@ -58,13 +60,16 @@ class Turns:
     """The line of the connections of one server, and the CPU of the turn that is under way."""
 
     def __init__(self, cpu_ns: Callable[[], int] | None = None) -> None:
-        loop = self._loop = asyncio.get_running_loop()
+        loop, self._turn = asyncio.get_running_loop(), watched()
         self._cpu_ns = cpu_ns or (lambda: int(loop.time() * 1e9))
+        if self._turn is not None:
+            self._cpu_ns = self._turn.cpu_ns
         self._line: list[tuple[int, int, TakesTurns]] = []  # a heap: mark, number, connection
         self._number = 0
         self.mark = 0
         """The highest mark at which a connection has begun: that of a new connection."""
         self._began = self._charged_at = self._looked_at = 0
+        self._read_ns = self._charged_ns = 0
         self._is_reading = False
         self._is_scheduled = False
         self._is_over = False
@@ -115,6 +120,9 @@ class Turns:
             self._pace(connection, handled, took)
         self._looked_at = self._charged_at = now
         connection.mark += took + surcharge_ns
+        if self._turn is not None:
+            self._turn.charge_step(Share.READ, now - self._read_ns, self._charged_ns, connection)
+            self._read_ns, self._charged_ns = now, self._turn.charged_ns
         self._began -= size // BYTES_A_NS
         self._is_over = now - self._began >= self._length
         return self._is_over
@@ -143,7 +151,7 @@ class Turns:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._serve)
+            mark(self._serve)
 
     def _serve(self) -> None:
         """End the reads of a turn; serve the line."""
@@ -176,6 +184,8 @@ class Turns:
         return line[0][0]
 
     def _start(self, connection: TakesTurns) -> None:
+        if self._turn is not None:
+            self._read_ns, self._charged_ns = self._cpu_ns(), self._turn.charged_ns
         saved = self.mark - connection.mark
         if saved <= 0:
             self.mark = connection.mark

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from firearrow.runtime.service import watch_for_broken_invariants
+from firearrow.runtime.turn import watch
 
 log: Final = logging.getLogger(__name__)
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -39,7 +40,8 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], *, waits: bool = False) -
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         watch_for_broken_invariants(runner.get_loop())
-        return runner.run(_until_signal(main, 2 if waits else 1))
+        with watch(runner.get_loop()):
+            return runner.run(_until_signal(main, 2 if waits else 1))
 
 
 async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]], times: int) -> bool:

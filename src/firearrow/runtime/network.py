@@ -23,6 +23,7 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
+from firearrow.runtime.turn import breathe
 
 CONNECT_TIMEOUT_S: Final = 3.0
 SILENT_FOR_S: Final = 3
@@ -136,7 +137,7 @@ class _SystemListener:
     async def wait_closed(self) -> None:
         # The sockets are closed by close() itself; one turn of the loop lets uvloop finish with its handles.
         self._acceptor.close()
-        await asyncio.sleep(0)
+        await breathe()
 
 
 def _notice_silence(transport: asyncio.Transport) -> None:

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 from firearrow.errors import ConnectionFailed
 from firearrow.runtime.network import Address, Network, ProtocolFactory
+from firearrow.runtime.turn import Share, soon
 
 TLS_HANDSHAKE: Final = 0x16
 """The first byte of a connection that begins with a TLS handshake."""
@@ -257,7 +258,7 @@ class TlsLayer(asyncio.Protocol):
         """Pass data on again, beginning with data decrypted meanwhile."""
         if not self._reading:
             self._reading = True
-            asyncio.get_running_loop().call_soon(self._resume)
+            soon(Share.CONNECTION, self._resume)
 
     def _resume(self) -> None:
         if self._reading and not self.closing:

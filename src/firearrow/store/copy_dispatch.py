@@ -18,6 +18,7 @@ from firearrow.errors import StoreFenced
 from firearrow.model.flags import HOST_V6_MASK, PREPARED
 from firearrow.record.decode import peek
 from firearrow.record.layout import BLANK_MAGIC, HEAD_SIZE, MAGIC_V1
+from firearrow.runtime.turn import breathe
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.copied_log import check_records, whole_records
 from firearrow.store.log.segments import Segments
@@ -71,12 +72,12 @@ class CopyDispatch:
         """Dispatch a piece of the log, after a pause in which the log is copied and acknowledged."""
         if self._log.kept - self._at < PIECE_BYTES:
             is_growing, self._seen = self._log.tail != self._seen, self._log.tail
-            await asyncio.sleep(GATHER_S if is_growing else 0)
+            await (asyncio.sleep(GATHER_S) if is_growing else breathe())
         else:
             await self._rest()
         await self._step()
         self._advanced.set()
-        await asyncio.sleep(0)
+        await breathe()
 
     async def _rest(self) -> None:
         """Let a copy that is far behind go first while it grows in every turn of the loop, but not for ever."""
@@ -85,7 +86,7 @@ class CopyDispatch:
         while self._log.tail != tail and loop.time() < deadline:
             tail = self._log.tail
             for _ in range(TURNS):
-                await asyncio.sleep(0)
+                await breathe()
 
     async def _step(self) -> None:
         """Dispatch a piece of the log: at least one record."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from firearrow.runtime.turn import Pace
 from firearrow.store.deletion import NO_FLOORS, Floors
-from firearrow.store.pacing import Pace
 from firearrow.store.queue.table import Queues
 
 QUEUES_AT_ONCE: Final = 32

@@ -32,11 +32,11 @@ from firearrow.errors import DiskError, DiskFull, FireArrowError, ResourceShorta
 from firearrow.model.names import LAKE_GROUP_PREFIX, TRANSACTION_GROUP
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, Usage
+from firearrow.runtime.turn import Pace
 from firearrow.store.deletion import ALL_HELD, Decision, Floors, LogFile, RetentionConfig, decide
 from firearrow.store.keepers import Keepers, Worth
 from firearrow.store.lake_topics import LakeTopic, floors
 from firearrow.store.log.commit_log import CommitLog
-from firearrow.store.pacing import Pace
 from firearrow.store.paths import COMMIT_LOG, log_path
 from firearrow.store.queue.consume_queue import ENTRY
 from firearrow.store.recovery.open_log import OpenedLog

@@ -7,9 +7,9 @@ owner must run `run` as a task while the store is open.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, tzinfo
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -17,6 +17,7 @@ from firearrow.errors import BadRecord, DiskError
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.turn import Share, counted
 from firearrow.store.config import LogConfig
 from firearrow.store.copy_dispatch import CopyDispatch
 from firearrow.store.deletion import RetentionConfig
@@ -158,12 +159,18 @@ class Store:
         """Flush, prepare segments and delete old files until `close` or cancellation."""
         if self._stopped:
             return
-        tasks = [self._flush_views, self._keep_damage, self.retention.run, self.scrub.run, self.sums.run]
+        tasks = [self._flush_views, self._keep_damage, self.retention.run, self._scrub, self._sum_up]
         if self._copy_dispatch is not None:
             tasks.append(self._dispatch_copy)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._running.run())
             self._tasks = [group.create_task(task()) for task in tasks]
+
+    def _scrub(self) -> Coroutine[Any, Any, None]:
+        return counted(Share.BACKGROUND, self.scrub.run())
+
+    def _sum_up(self) -> Coroutine[Any, Any, None]:
+        return counted(Share.BACKGROUND, self.sums.run())
 
     async def _flush_views(self) -> None:
         try:

@@ -30,6 +30,7 @@ from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.network import Address
+from firearrow.runtime.turn import Turn
 from firearrow.telemetry.metrics import text
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
@@ -165,6 +166,7 @@ def test_the_page_names_every_metric_and_no_other() -> None:
         await client.send("orders", properties=f"{UNIQUE}TIMER_DELAY_SEC\x014\x02")
         page = (await get(world.node("prometheus"), broker.node.host, "/metrics"))[1]
         shown = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE)) | {"firearrow_master_connected"}  # of a slave
+        shown |= {family.name for family in Turn(int).families()}  # of a loop that is watched
         named = set(re.findall(r"`((?:rocketmq|firearrow)_\w+)", f"{told} {own}"))
         elsewhere = ("firearrow_nameserver", "firearrow_access")  # name servers show the first, access the second
         assert {name for name in named if not name.startswith(elsewhere)} == shown

@@ -14,7 +14,7 @@ from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker
 from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup
 from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
 from firearrow.runtime.network import Address
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.read.lookup import Lookups
 from firearrow.testing.sim.world import World

@@ -16,7 +16,7 @@ from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.record.decode import RecordHead, heads
 from firearrow.record.layout import Buffer
 from firearrow.record.properties import decode_properties
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.store.store import Store
 

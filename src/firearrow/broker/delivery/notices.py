@@ -18,6 +18,7 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.errors import FireArrowError
 from firearrow.protocol.requests.group.heartbeat import NotifyConsumerIdsChanged
 from firearrow.remoting.handlers import Peer
+from firearrow.runtime.turn import breathe
 
 GATHER_S: Final = 0.1
 AT_ONCE: Final = 50
@@ -67,7 +68,7 @@ class Notices:
                 await self._wait()
                 continue
             self._tell_some()
-            await asyncio.sleep(PAUSE_S if self._rounds else 0)
+            await (asyncio.sleep(PAUSE_S) if self._rounds else breathe())
 
     def _end_rests(self, now_s: float) -> None:
         while self._resting and next(iter(self._resting.values())) <= now_s:

@@ -18,6 +18,7 @@ from firearrow.model.group_state import GroupState
 from firearrow.protocol.ha_handshake import Hello, Welcome, decode_welcome, encode_hello
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Network
+from firearrow.runtime.turn import Share, soon
 from firearrow.store.epochs.replica_files import Ahead
 from firearrow.store.store import Store
 
@@ -74,7 +75,7 @@ class GroupSlave(Slave):
         self._has_joined = True
         if not self._copy.end:
             # The first report of an empty log asks for the first byte; the next one says that there is nothing yet.
-            asyncio.get_running_loop().call_soon(self._report, link, 0)
+            soon(Share.SERVICE, self._report, link, 0)
         await super()._receive(link)
 
     async def _welcome(self, link: Link) -> Welcome:

@@ -17,7 +17,7 @@ from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.errors import FireArrowError
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ENTRY
 from firearrow.store.store import Store
 from firearrow.telemetry.metrics import Family, Sample

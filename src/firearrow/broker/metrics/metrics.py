@@ -26,6 +26,7 @@ from firearrow.remoting.operation_port import MetricsExporter, OperationPort
 from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
+from firearrow.runtime.turn import Share, counted, families_of_turn
 from firearrow.store.store import Store
 from firearrow.telemetry.metrics import Registry
 from firearrow.telemetry.readiness import Readiness
@@ -104,8 +105,9 @@ class BrokerMetrics:
             DeliveryMetrics(tables, consuming, transactions, replication).families,
         ):
             self.registry.add(part)
-        life.spawn(lag.run(), "lag of groups")
-        life.spawn(_look(storage), "age of messages")
+        self.registry.add(families_of_turn)
+        life.spawn(counted(Share.BACKGROUND, lag.run()), "lag of groups")
+        life.spawn(counted(Share.BACKGROUND, _look(storage)), "age of messages")
 
     def serves(self, server: Server) -> None:
         """Show a port of the broker."""

@@ -14,13 +14,13 @@ connections would delay everybody. A pull at the end of its queue never waits he
 needs new messages soon.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from firearrow.errors import FireArrowError
 from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.runtime.turn import Share, mark, soon
 
 PULL_BYTES: Final = 16 << 10
 """The bytes that a pull counts in addition to its messages: a lookup takes as long as handing out so many bytes."""
@@ -79,7 +79,7 @@ class BacklogLine(Generic[T]):
     def handed(self, size: int) -> None:
         """Count the bytes of an answer to a pull that did not wait here."""
         if size and not self._handed:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
+            mark(self._begin_turn)
         self._handed += size
 
     def _begin_turn(self) -> None:
@@ -89,7 +89,7 @@ class BacklogLine(Generic[T]):
         """Add a pull to the line; it is answered in this turn of the loop or a later one."""
         later = call.later()
         if not self._line:
-            asyncio.get_running_loop().call_soon(self._serve)
+            soon(Share.PULL, self._serve)
         self._line.append((pull, call))
         return later
 
@@ -103,7 +103,7 @@ class BacklogLine(Generic[T]):
             room -= PULL_BYTES + self._answer(*line.popleft())
         self._debt = max(-room, 0)
         if line:
-            asyncio.get_running_loop().call_soon(self._serve)
+            soon(Share.PULL, self._serve)
 
     def _answer(self, pull: T, call: Call) -> int:
         """Serve one pull; return how many bytes of messages it was handed."""

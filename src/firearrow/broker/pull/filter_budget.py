@@ -7,13 +7,13 @@ scan begins, no further pull's expression is compiled, and no further arrival is
 turn has the time that the turn has left, and at least a part of `LEAST_PART`, so that it gets somewhere.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from firearrow.expression.cel.message_view import MOST_BODY_BYTES
 from firearrow.expression.cel.meter import STEPS
+from firearrow.runtime.turn import Share, mark, watched
 
 SCAN_MICROSECONDS: Final = 4_000
 """Default of the most time that a filter takes for one pull."""
@@ -58,11 +58,14 @@ class FilterClock:
         self._turn_ns = 0
         self._before_ns = 0
         """What the turn had spent when the present scan began."""
+        self._compiled_ns = 0
+        """Time of compilations since then, which are charged to the turn of the loop as they end."""
 
     def begin(self) -> None:
         """Begin a scan, or the judging of arrivals."""
         self._began = self._cpu_ns()
         self._before_ns = self._turn_ns
+        self._compiled_ns = 0
 
     @property
     def is_over(self) -> bool:
@@ -73,7 +76,7 @@ class FilterClock:
     def end(self) -> int:
         """End what has begun; return the nanoseconds that it took."""
         took = self._cpu_ns() - self._began
-        self._add(took)
+        self._add(took, took - self._compiled_ns)
         return took
 
     @contextmanager
@@ -83,12 +86,17 @@ class FilterClock:
         try:
             yield
         finally:
-            self._add(self._cpu_ns() - began)
+            took = self._cpu_ns() - began
+            self._compiled_ns += took
+            self._add(took, took)
 
-    def _add(self, took: int) -> None:
+    def _add(self, took: int, charged: int) -> None:
         if took and not self._turn_ns:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
+            mark(self._begin_turn)
         self._turn_ns += took
+        turn = watched() if took else None
+        if turn is not None:
+            turn.charge(Share.FILTER, charged)
 
     @property
     def is_turn_over(self) -> bool:

@@ -14,6 +14,7 @@ from firearrow.broker.pull.filter_budget import FilterClock
 from firearrow.broker.pull.long_poll import Parked
 from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.pull.pull_reader import Made
+from firearrow.runtime.turn import Share, soon
 
 SLICE_BYTES: Final = 64 * PULL_BYTES
 """Bytes handed to woken pulls in one turn of the loop; every pull counts `PULL_BYTES` in addition to its messages."""
@@ -54,7 +55,7 @@ class WokenPulls(Generic[T]):
     def _make_due(self) -> None:
         if len(self) and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self.serve_a_turn)
+            soon(Share.PULL, self.serve_a_turn)
 
     def serve_a_turn(self) -> None:
         """Serve as many pulls as a turn of the loop has time for, and the rest in the next."""

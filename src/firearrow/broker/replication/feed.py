@@ -14,6 +14,7 @@ from firearrow.broker.replication.decisions import NOTHING_CONFIRMED, LogBounds,
 from firearrow.broker.replication.rate import Rate
 from firearrow.errors import FireArrowError
 from firearrow.protocol.ha_stream import Reports, heartbeat, packets
+from firearrow.runtime.turn import breathe
 
 SPAN_BYTES: Final = 256 << 10
 """Bytes that are read from the log at once; other requests are served between two spans."""
@@ -153,7 +154,7 @@ class Feed(asyncio.Protocol):
         self.next += len(data)
         self.owed_s = min(self.owed_s, self.wrote_s)
         self.rate.add(len(data), self.wrote_s)
-        await asyncio.sleep(0)
+        await breathe()
         return True
 
     def check(self, now: float, heartbeat_s: float, silence_s: float) -> None:

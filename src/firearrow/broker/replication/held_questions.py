@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from firearrow.remoting.handlers import Answer, Later
+from firearrow.runtime.turn import Share, soon
 
 HELD_S: Final = 1.0
 """The time that a question waits for a change of the tables."""
@@ -48,7 +49,7 @@ class HeldQuestions:
         """Answer all questions, in the next turn of the loop."""
         if self._held and not self._is_told:
             self._is_told = True
-            asyncio.get_running_loop().call_soon(self._end_all)
+            soon(Share.CHANGE, self._end_all)
 
     def _end_all(self) -> None:
         self._is_told = False

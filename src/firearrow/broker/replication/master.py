@@ -16,6 +16,7 @@ from firearrow.broker.replication.feed import Feed
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import FireArrowError
 from firearrow.runtime.process import give_back_memory
+from firearrow.runtime.turn import breathe
 from firearrow.store.store import Store
 from firearrow.telemetry.damped import Damped
 
@@ -61,7 +62,7 @@ class SentStore:
         await grown.wait()
         if self._log.fenced is not None:
             raise self._log.fenced
-        await asyncio.sleep(0 if self._settings.value.replication.slaves_waited_for else GATHER_S)
+        await (breathe() if self._settings.value.replication.slaves_waited_for else asyncio.sleep(GATHER_S))
 
 
 class Master:

@@ -18,7 +18,6 @@ deleted at once, and rows that the master told before that are not taken. A late
 the last one of the earlier life: an offset that is missing here is always taken.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -26,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.broker.tables.offsets import SEPARATOR, OffsetTable
+from firearrow.runtime.turn import breathe
 
 ROWS_AT_ONCE: Final = 1000
 """Rows that are compared in one turn of the loop."""
@@ -115,7 +115,7 @@ class OffsetCopies:
                     self._take_row(topic, group, before, queues)
                 self._take_moved(name, topic, group)
             if done % ROWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await breathe()
         return is_old
 
     async def _take_all(self, table: Mapping[str, Row], told_at: int) -> bool:
@@ -130,7 +130,7 @@ class OffsetCopies:
                     self._take_row(topic, group, before, queues)
                 self._take_moved(name, topic, group)
             if done % ROWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await breathe()
         if self._deletes:
             await self._forget_missing(table, told_at)
         self._seen = rows
@@ -165,4 +165,4 @@ class OffsetCopies:
                 else:
                     self._take_row(topic, group, known[name], {})
             if done % ROWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await breathe()

@@ -18,7 +18,7 @@ from typing import Final
 
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.names import is_system_topic
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ConsumeQueue
 
 LOOKED_AT_ONCE: Final = 100

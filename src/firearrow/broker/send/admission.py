@@ -30,6 +30,7 @@ from typing import Final
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
+from firearrow.runtime.turn import mark
 from firearrow.telemetry.metrics import Histogram
 
 BURST_PART: Final = 0.5
@@ -165,7 +166,7 @@ class Admission:
         self._next_look = LOOK_EVERY
         if not is_calm:  # a calm turn has as much time as the turn before
             self._judge(now)
-        loop.call_soon(self._end_turn)
+        mark(self._end_turn)
 
     def _judge(self, now: float) -> None:
         """Decide whether the broker is pressed, and how much time this turn has for sends."""
@@ -192,7 +193,7 @@ class Admission:
         """End the reads of a turn. The loop writes and answers next, then looks for more to read."""
         self._in_turn = False
         self._read_s = self._loop.time() - self._began
-        self._loop.call_soon(self._found_nothing, self._turn)
+        mark(self._found_nothing, self._turn)
 
     def _found_nothing(self, after: int) -> None:
         if after == self._turn:

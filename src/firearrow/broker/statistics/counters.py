@@ -12,6 +12,7 @@ from typing import Final
 from firearrow.broker.statistics.history import CountHistory
 from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, Counts, Meter, Span
 from firearrow.protocol.bodies.admin.stats import BrokerStatsData, BrokerStatsItem
+from firearrow.runtime.turn import breathe
 
 TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE: Final = "TOPIC_PUT_SIZE"
@@ -174,7 +175,7 @@ class BrokerStats:
             deleted, self._deleted = self._deleted, set()
             for family in self._families.values() if deleted else ():
                 for _ in family.forget(deleted):
-                    await asyncio.sleep(0)
+                    await breathe()
 
     # ---- sampling
 
@@ -250,5 +251,5 @@ async def _sum(family: _Family) -> tuple[int, int]:
     messages = size = 0
     for more_messages, more_size in family.sums():
         messages, size = messages + more_messages, size + more_size
-        await asyncio.sleep(0)
+        await breathe()
     return messages, size

@@ -14,7 +14,7 @@ from firearrow.broker.timer.slot_delivery import RETRY_S, SlotDelivery
 from firearrow.errors import DiskError
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import Unit
 from firearrow.store.timer.recovery import NEVER_MS

@@ -25,6 +25,7 @@ from firearrow.broker.timer.outcomes import Outcome, outcome_of
 from firearrow.broker.timer.records import read_spans, taken_back
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage, Overloaded
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.runtime.turn import breathe
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import DELETES, NO_POSITION, PRECISIONS_MS, ROLLS, Slot, Unit
@@ -225,7 +226,7 @@ class SlotDelivery:
             self._is_storing = False
         if run.at < len(run.order):
             heapq.heappush(runs, (self._due_ms(run, end_ms), number, run))
-        await asyncio.sleep(0)
+        await breathe()
 
     def _portion(self, run: _Run, end_ms: int) -> list[int]:
         """Return the messages that are stored next: some that are due, or one large one."""
@@ -331,7 +332,7 @@ async def _divided(chain: Chain) -> tuple["array[int]", list[int]]:
         some = range(first, min(first + DIVIDED_AT_ONCE, len(magics)))
         recalls += (is_recall := [number for number in some if magics[number] & (DELETES | ROLLS) == DELETES])
         wanted.extend(some if not is_recall else [n for n in some if magics[n] & (DELETES | ROLLS) != DELETES])
-        await asyncio.sleep(0)
+        await breathe()
     return wanted, recalls
 
 
@@ -347,7 +348,7 @@ async def _by_time(chain: Chain, numbers: Sequence[int], end_ms: int) -> "array[
             if time_ms not in by_time:
                 by_time[time_ms] = array("i")
             by_time[time_ms].append(number)
-        await asyncio.sleep(0)
+        await breathe()
     order = array("i")
     for time_ms in sorted(by_time):
         order += by_time[time_ms]

@@ -36,7 +36,7 @@ from firearrow.model.names import CHECK_MAX_TIME_TOPIC
 from firearrow.protocol.conversation import Request
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.placement import Appended
 
 AT_ONCE: Final = 64

@@ -10,7 +10,6 @@ commit again. A request for one whose end is on its way to the disk waits for th
 still fail, and success means that it is kept.
 """
 
-import asyncio
 import logging
 from collections import deque
 from typing import Final
@@ -33,6 +32,7 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.remoting.handlers import Answer, Later
 from firearrow.runtime.clock import Clock
+from firearrow.runtime.turn import breathe
 
 AT_ONCE: Final = 64
 """Most requests decided in one turn."""
@@ -119,7 +119,7 @@ class Ends:
                 self._refuse(ends, f"the transaction could not be looked up: {error!r}; the broker will ask about it")
                 raise
             self._decide(ends, records)
-            await asyncio.sleep(0)
+            await breathe()
 
     def _take(self, left: int) -> tuple[list[_End], int]:
         """Take the requests of one turn; those that are early go to the end of the line."""

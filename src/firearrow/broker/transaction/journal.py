@@ -30,8 +30,8 @@ from firearrow.record.decode import RecordHead, heads, peek
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.op_message import op_bodies, parse_op
+from firearrow.runtime.turn import Pace
 from firearrow.store.log.waiters import OnReached
-from firearrow.store.pacing import Pace
 from firearrow.store.placement import FLUSHED, Appended
 from firearrow.store.read.lookup import IsWanted
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus

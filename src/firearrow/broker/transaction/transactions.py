@@ -18,7 +18,7 @@ from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.errors import FireArrowError
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.remoting.handlers import Later
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.placement import Rows
 from firearrow.telemetry.damped import Damped
 

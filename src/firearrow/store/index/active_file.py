@@ -16,6 +16,7 @@ from sys import byteorder
 from typing import Final
 
 from firearrow.runtime.disk.door import File
+from firearrow.runtime.turn import Pace
 from firearrow.store.index.layout import (
     ENTRY,
     ENTRY_BYTES,
@@ -28,7 +29,6 @@ from firearrow.store.index.layout import (
     Shape,
     decode_entry,
 )
-from firearrow.store.pacing import Pace
 
 PAGE_BYTES: Final = 4096
 WRITTEN_AT_ONCE: Final = 1 << 18

@@ -14,9 +14,9 @@ from zlib import crc32
 
 from firearrow.errors import FileMissing
 from firearrow.runtime.disk.door import Disk, File
+from firearrow.runtime.turn import Pace
 from firearrow.store.index.active_file import PAGE_BYTES, big_endian, from_big_endian
 from firearrow.store.index.layout import FIRST_ENTRY, Shape
-from firearrow.store.pacing import Pace
 from firearrow.store.paths import OURS
 
 SUMS: Final = f"{OURS}/index"

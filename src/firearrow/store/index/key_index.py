@@ -4,7 +4,6 @@ Keys of many rows are hashed at once, at a tenth of the cost of one by one. A lo
 the same hash, so the caller must check the records. Keys reach their file only in `flush`. Java: ``IndexService``.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from sys import maxsize
 from typing import Annotated, Final, NamedTuple, cast
@@ -12,6 +11,7 @@ from typing import Annotated, Final, NamedTuple, cast
 from msgspec import Meta, Struct
 
 from firearrow.errors import ResourceShortage
+from firearrow.runtime.turn import breathe
 from firearrow.store.dispatch import Row
 from firearrow.store.index.active_file import KeyPlace
 from firearrow.store.index.checksums import sum_of_edges
@@ -66,7 +66,7 @@ GiveWay = Callable[[], Awaitable[None]]
 
 async def yield_to_loop() -> None:
     """Let the loop run what is ready."""
-    await asyncio.sleep(0)
+    await breathe()
 
 
 class Walk:
@@ -241,7 +241,7 @@ class Index:
         """Add the waiting keys to the file. Yields to the loop."""
         for _ in range(0, self._waiting_rows, ROWS_TAKEN):
             self.absorb(ROWS_TAKEN)
-            await asyncio.sleep(0)
+            await breathe()
 
     async def candidates(
         self, topic: str, key: str, begin_ms: int, end_ms: int, walk: Walk | None = None

@@ -12,6 +12,7 @@ from typing import Final
 
 from firearrow.errors import FileMissing, ResourceShortage
 from firearrow.runtime.disk.door import Disk, File
+from firearrow.runtime.turn import Pace
 from firearrow.store.index.active_file import PAGE_BYTES, ActiveIndex, empty_slots, from_big_endian, link
 from firearrow.store.index.checksums import PageSums, drop_sums, sum_of_edges
 from firearrow.store.index.files import IndexFiles, OldIndex
@@ -26,7 +27,6 @@ from firearrow.store.index.layout import (
     decode_header,
     name_after,
 )
-from firearrow.store.pacing import Pace
 from firearrow.store.paths import INDEX
 
 _ENTRIES_AT_ONCE: Final = 50_000

@@ -19,9 +19,9 @@ from zlib import crc32
 
 from firearrow.errors import DiskError
 from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.turn import Pace
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.segments import Segment, Segments
-from firearrow.store.pacing import Pace
 from firearrow.store.paths import BLOCK_SUMS, segment_name, segment_start
 
 BLOCK_BYTES: Final = 64 << 10

@@ -12,9 +12,7 @@ A segment ends with a filler of at least 8 bytes: a record, or a whole batch, th
 next segment. Bytes above the tail are zero. Java: ``CommitLog``, ``DefaultAppendMessageCallback``.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import accumulate, chain, repeat
 from typing import cast
 
@@ -26,6 +24,7 @@ from firearrow.record.encode import Draft, encode
 from firearrow.record.encode_columns import encode_columns
 from firearrow.record.layout import BLANK_SIZE, Buffer, blank
 from firearrow.runtime.clock import Clock
+from firearrow.runtime.turn import Share, soon
 from firearrow.store.config import LogConfig
 from firearrow.store.log.progress import Progress, Sink
 from firearrow.store.log.segments import Segment, Segments
@@ -64,7 +63,6 @@ class CommitLog(Progress):
         "_now_ms",
         "_pending",
         "_room",
-        "_schedule_turn",
         "_segments",
         "_store_ms",
         "_turn_scheduled",
@@ -98,7 +96,6 @@ class CommitLog(Progress):
         self._fresh: list[Placed] = []
         self._fresh_before: list[tuple[int, Rows]] = []  # earlier rows of this turn, with their ends
         self._turn_scheduled = False
-        self._schedule_turn: Callable[[], object] | None = None
         self.unsynced = Unsynced()
         self._closed = False
         self.on_roll: Callable[[], None] = lambda: None
@@ -186,10 +183,7 @@ class CommitLog(Progress):
             self._store_ms = now_ms
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            schedule = self._schedule_turn
-            if schedule is None:
-                schedule = self._schedule_turn = partial(asyncio.get_running_loop().call_soon, self.write_pending)
-            schedule()
+            soon(Share.WRITE, self.write_pending)
 
     def _make_room(self, size: int, largest: int) -> None:
         """Make room for an append that ends above the limit, or raise the reason why it cannot be stored."""

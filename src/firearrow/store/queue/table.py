@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.paths import CONSUME_QUEUE
 from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, FILLER, NO_ENTRY, ConsumeQueue, is_filler
 from firearrow.store.queue.files import DEFAULT_FILE_BYTES, QueueFiles

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final
 
 from firearrow.errors import FileMissing, ResourceShortage
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ENTRY_BYTES, ConsumeQueue, entries_below
 from firearrow.store.queue.files import QueueFiles
 

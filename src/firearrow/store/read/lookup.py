@@ -18,12 +18,12 @@ from firearrow.errors import BadRecord, DiskError, OffsetNotStored
 from firearrow.record.decode import RecordHead, size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD
 from firearrow.record.message_id import parse_offset_message_id
+from firearrow.runtime.turn import Pace
 from firearrow.store.index.files import DamagedIndex
 from firearrow.store.index.key_hash import key_hash
 from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, GiveWay, Index, Walk, yield_to_loop
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.probe import probe
-from firearrow.store.pacing import Pace
 from firearrow.store.property_fields import has_key, keys_of
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.queue.table import Queues

@@ -4,13 +4,13 @@ A bad record on the way is damage that recovery did not check: it is reported, a
 record. The walk yields to the loop before every piece, so a store that serves requests meanwhile reads small pieces.
 """
 
-from asyncio import sleep
 from collections.abc import AsyncIterator, Collection
 from functools import cache
 from typing import Final
 
 from firearrow.model.flags import PREPARED
 from firearrow.record.decode import RecordHead
+from firearrow.runtime.turn import breathe
 from firearrow.store.placement import Placed
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.recovery.damage import Damage
@@ -69,7 +69,7 @@ async def pieces_again(
     """The good records between two physical offsets, with their bytes. ``start`` must be the start of a record."""
     at = start
     while at < end:
-        await sleep(0)
+        await breathe()
         at = damage.next_good(at)
         walked = await scanner.walk(at, end, piece_bytes)
         if walked.heads:

@@ -12,6 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from firearrow.errors import DiskError
+from firearrow.runtime.turn import rest
 from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.recovery.open_log import OpenedLog
@@ -51,6 +52,7 @@ class Scrub:
                 logger.warning("the log at %d could not be scrubbed: %s", self.position, error, extra=extra)
                 size = self._opened.segments.size
                 done, self.position = 0, self.position - self.position % size + size
+            await rest()
             await asyncio.sleep(max(done / self._rate, 0.01) if done else 1.0)
 
     async def step(self) -> int:

@@ -8,7 +8,7 @@ from array import array
 from operator import add
 from typing import Final, NamedTuple
 
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.layout import DELETES, MAGIC_BITS, NO_POSITION, UNIT, UNIT_BYTES, Slot, Unit, unit_at
 from firearrow.store.timer.timer_log import CHAIN_READ_BYTES, TimerLog
 

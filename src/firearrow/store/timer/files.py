@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from firearrow.errors import DiskError, NotNow
 from firearrow.model import PhysicalOffset
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.chain import Chain, read_chain
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.layout import (

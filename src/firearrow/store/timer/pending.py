@@ -8,7 +8,7 @@ are not looked at. A step of the search looks at `UNITS_AT_ONCE` units and yield
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.layout import UNIT_BYTES, Unit, unit_at
 from firearrow.store.timer.timer_log import TimerLog
 from firearrow.store.timer.wheel import Wheel

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from firearrow.errors import FileMissing
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.layout import (
     DELETES,
     FILLER_MAGIC,

@@ -7,7 +7,7 @@ the first span come first, then those of the next.
 
 from collections.abc import AsyncIterator
 
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.recovery import NEVER_MS
 from firearrow.store.timer.wheel import PAGES_AT_ONCE, SLOTS_A_PAGE, Wheel
 

@@ -14,7 +14,7 @@ from itertools import count, groupby
 from typing import Final
 
 from firearrow.runtime.disk.door import Disk, File
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.timer.layout import NO_POSITION, SLOT, SLOT_BYTES, WHEEL_SLOTS, Slot
 
 PATH: Final = "timerwheel"

@@ -18,9 +18,9 @@ from typing import Final
 
 from firearrow.errors import FileMissing
 from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.turn import Pace
 from firearrow.store.log.probe import probe
 from firearrow.store.log.segments import Segments
-from firearrow.store.pacing import Pace
 from firearrow.store.paths import CONSUME_QUEUE, segment_start
 from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, NO_ENTRY, ConsumeQueue, is_filler, queue_directory
 from firearrow.store.queue.files import DEFAULT_FILE_BYTES

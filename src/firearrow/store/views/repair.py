@@ -10,8 +10,8 @@ from typing import Final
 
 from firearrow.model.flags import enters_queue
 from firearrow.record.decode import RecordHead
+from firearrow.runtime.turn import Pace
 from firearrow.store.dispatch import code_of
-from firearrow.store.pacing import Pace
 from firearrow.store.queue.consume_queue import ENTRY, FILLER, ConsumeQueue, is_filler
 from firearrow.store.queue.table import Queues
 from firearrow.store.queue.writer import SLICE

@@ -24,9 +24,9 @@ import msgspec
 from msgspec import Struct
 
 from firearrow.runtime.disk.door import Disk, File
+from firearrow.runtime.turn import Pace
 from firearrow.store.index.key_index import IndexState
 from firearrow.store.ours.copies import read_copies
-from firearrow.store.pacing import Pace
 from firearrow.store.paths import OURS
 from firearrow.store.queue.consume_queue import ConsumeQueue
 

@@ -17,12 +17,12 @@ from firearrow.errors import DiskError, StoreFenced, SyncFailed
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.turn import Pace
 from firearrow.store.dispatch import Dispatch
 from firearrow.store.index import load as indexload
 from firearrow.store.index.files import IndexFiles
 from firearrow.store.index.key_index import Index, IndexConfig
 from firearrow.store.index.layout import Shape
-from firearrow.store.pacing import Pace
 from firearrow.store.placement import QueueTail
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.queue.table import QueueConfig, Queues

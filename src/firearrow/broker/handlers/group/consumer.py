@@ -46,6 +46,7 @@ from firearrow.protocol.requests.group.push import ConsumeMessageDirectly, GetCo
 from firearrow.protocol.requests.group.reset import GetConsumerStatusFromClient, InvokeBrokerToGetConsumerStatus
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.turn import breathe
 
 ANSWERS_SINCE: Final = version_number("3.1.8") - 1
 """Consumers from this version on answer these questions (V3_1_8_SNAPSHOT)."""
@@ -229,7 +230,7 @@ async def _pass_on(peer: Peer, request: Request[Any], body: bytes, group: str, c
 async def _status(client: Client, asked: GetConsumerStatusFromClient, number: int) -> dict[MessageQueue, int] | None:
     """Return the offsets that a consumer reports; None: it did not answer, and is left out as in Apache."""
     for _ in range(number // ASKED_IN_A_TURN):
-        await asyncio.sleep(0)
+        await breathe()
     try:
         reply = await cast("Peer", client.connection).call(asked, timeout_ms=STATUS_TIMEOUT_MS)
         return fastjson.decode(reply.body, GetConsumerStatusBody).message_queue_table

@@ -29,7 +29,7 @@ from firearrow.protocol.requests.group.heartbeat import (
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.telemetry.damped import Damped
 
 CLIENT_TIMEOUT_MS: Final = 120_000

@@ -34,7 +34,7 @@ from firearrow.protocol.requests.group.offset import (
 from firearrow.protocol.requests.group.reset import QueryCorrectionOffset
 from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset, GetAllConsumerOffsetAnswer
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ENTRY, ConsumeQueue
 from firearrow.store.read.lookup import Boundary
 

@@ -18,7 +18,7 @@ from firearrow.protocol.requests.admin.stats import GetBrokerConsumeStats, GetCo
 from firearrow.protocol.requests.message.query import QueryConsumeTimeSpan
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 
 NO_TIME: Final = -1
 QUEUES_AT_ONCE: Final = 100

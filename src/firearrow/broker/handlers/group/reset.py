@@ -29,7 +29,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
 from firearrow.remoting.handlers import Answer, Call, Handlers
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 
 AT_ONCE: Final = 100
 """Queues or topics handled in one turn of the loop."""

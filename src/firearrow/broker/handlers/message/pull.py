@@ -40,6 +40,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.message.pull import LitePullMessage, Pull, PullMessage
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.turn import Share, soon
 from firearrow.store.placement import Rows
 from firearrow.store.read.queue_reader import ReadResult, ReadStatus
 
@@ -243,7 +244,7 @@ class PullHandlers:
     def disconnected(self, peer: Peer) -> None:
         """Drop the parked pulls of a connection that ended, a bounded number in every turn of the loop."""
         if not self.parked.leave(peer, TAKEN_AT_ONCE):
-            asyncio.get_running_loop().call_soon(self.disconnected, peer)
+            soon(Share.CONNECTION, self.disconnected, peer)
 
     def arrived(self, rows: Rows) -> None:
         """Wake the pulls that wait for messages that became visible, at the end of this turn of the loop."""
@@ -264,7 +265,7 @@ class PullHandlers:
                 room -= 1
         self._is_waking = bool(arrivals)
         if arrivals:
-            asyncio.get_running_loop().call_soon(self._wake_some)
+            soon(Share.PULL, self._wake_some)
 
     def recall(self, group: str, topic: str, queue_id: int) -> None:
         """Wake the parked pulls of a group whose offset an operator has moved."""
@@ -279,7 +280,7 @@ class PullHandlers:
         recalled = self.parked.recall_before(before, TAKEN_AT_ONCE)
         self._woken.add(recalled)
         if len(recalled) == TAKEN_AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._recall_before, before)
+            soon(Share.PULL, self._recall_before, before)
 
     def resubscribed(self, group: ConsumerGroup, topics: Iterable[str]) -> None:
         """Wake the parked pulls of a group whose subscriptions to some topics have a new expression.
@@ -296,7 +297,7 @@ class PullHandlers:
         recalled = self.parked.recall_subscribed(subscribed, before, TAKEN_AT_ONCE)
         self._woken.add(recalled)
         if len(recalled) == TAKEN_AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._recall_subscribed, subscribed, before)
+            soon(Share.PULL, self._recall_subscribed, subscribed, before)
 
     def _serve(self, parked: Parked[_Ticket], made: Made) -> int:
         """Answer a woken pull, with or without messages; return how many bytes of messages it was handed."""

@@ -17,7 +17,7 @@ from firearrow.protocol.requests.message.query import (
     ViewMessageById,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.store.pacing import Pace
+from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ENTRY, ConsumeQueue
 
 UNIQUE_KEY_MESSAGES: Final = 32

@@ -118,12 +118,10 @@ def _wired(clockwork: Clockwork, store: Store) -> Iterator[None]:
         return clockwork.run("a turn's bookkeeping", lambda: write_pending(self))
 
     RealFile.write_at, CommitLog.write_pending = timed_write, timed_turn  # type: ignore[method-assign]
-    store.log._schedule_turn = None  # it remembers what it schedules
     try:
         yield
     finally:
         RealFile.write_at, CommitLog.write_pending = write_at, write_pending  # type: ignore[method-assign]
-        store.log._schedule_turn = None
 
 
 async def _send(

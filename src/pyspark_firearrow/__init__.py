@@ -18,7 +18,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write in ``format``."""
+        """The name that users give to ``format``."""
         return "rocketmq"
 
     def _source(self) -> DataSource:

@@ -12,7 +12,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write in ``format``."""
+        """The name that users give to ``format``."""
         return "rocketmq-store"
 
     def _source(self) -> DataSource:

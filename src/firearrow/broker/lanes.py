@@ -449,7 +449,7 @@ class Lanes:
 
 
 def _cancellations() -> int:
-    """How often this task was cancelled, and not only something that it waits for."""
+    """Return how often this task was cancelled; a cancelled future that it waits for does not count."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

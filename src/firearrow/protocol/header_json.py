@@ -56,7 +56,7 @@ UNCOUNTED_BYTES: Final = 5 * FIELDS_MAX
 MEMBERS_MAX: Final = 2 * FIELDS_MAX
 """The most members of a header, repeated ones and those of nested objects included, that are read one by one."""
 _NO_SIGNS: Final = bytes(byte for byte in range(256) if byte not in b'":,{}')
-"""What is left out to count members: everything but quotes and what may stand beside them."""
+"""The bytes that are removed before members are counted: all but quotes and the signs that stand beside them."""
 
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Not ``Any``: msgspec takes 10 us for a number such as 1e300, and a header has room for 100,000 of them."""

@@ -33,7 +33,7 @@ PIECE_BYTES: Final = 64 * 1024
 DRIBBLE_BYTES: Final = 512
 """A read of up to so many bytes that ends no frame is tiny: its price is the reading."""
 HALF_FRAME_NS: Final = 4
-"""What a byte of a frame is charged on top of its CPU, until the frame is complete."""
+"""The surcharge of a byte of a frame that is not complete."""
 DRIBBLES_FREE: Final = 8
 """Tiny reads of one frame after which a connection is read at once: the Go client writes a frame in four pieces."""
 DRIBBLE_REST_S: Final = 0.0025

@@ -32,7 +32,7 @@ SHORT_TURNS: Final = 200
 CREDIT_NS: Final = 10_000_000
 """CPU that a connection can have saved by asking little."""
 DRIBBLE_NS: Final = 5_000_000
-"""What a tiny read that ends no frame is charged on top of its CPU."""
+"""The surcharge of a tiny read that ends no frame."""
 BYTES_A_NS: Final = 3
 """Bytes that the system and the loop copy in a nanosecond as they are read, which is not a part of a turn."""
 AT_ONCE_FIRST: Final = 8

@@ -82,7 +82,7 @@ class Share(IntEnum):
 
 
 class Turn:
-    """What the shares of one server's work take of its loop."""
+    """The CPU time of one server's loop, by share of its work."""
 
     def __init__(self, cpu_ns: Callable[[], int]) -> None:
         self.cpu_ns: Final = cpu_ns

@@ -57,7 +57,7 @@ class FilterClock:
         self._began = 0
         self._turn_ns = 0
         self._before_ns = 0
-        """What the turn had spent when the present scan began."""
+        """The time that filters had taken of the turn when the present scan began."""
         self._compiled_ns = 0
         """Time of compilations since then, which are charged to the turn of the loop as they end."""
 

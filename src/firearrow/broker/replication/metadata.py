@@ -64,7 +64,7 @@ class Told(NamedTuple):
     told_at: int
     """The end of the master's log before it told."""
     passed_on: int | None
-    """How far the master had passed its log on to its tables before it told: its topics are complete up to there.
+    """The offset up to which the master's tables had its log before it told: its topics are complete up to there.
 
     None for a master that does not tell.
     """

@@ -47,7 +47,7 @@ class TableSource(Protocol):
     log_start: int | None
     """The begin of the master's log, as told with `log_end`; None for a master that does not tell."""
     passed_on: int | None
-    """How far the master had passed its log on to its tables, as told with `log_end`; None if it does not tell."""
+    """The offset up to which the master's tables had its log, as told with `log_end`; None if it does not tell."""
 
     @property
     def agreed(self) -> int | None:

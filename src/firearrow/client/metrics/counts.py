@@ -90,7 +90,7 @@ class Counts:
         self.connections_opened = 0
         """Connections to brokers and name servers that were opened."""
         self.connections_lost = 0
-        """Those that ended while their client was open."""
+        """Connections that ended while their client was open."""
         self.route_changes = 0
         """Times that a known route was another one when it was refreshed."""
 

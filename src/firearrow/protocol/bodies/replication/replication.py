@@ -78,7 +78,7 @@ class EpochEntryCache(Body, frozen=True, kw_only=True):
     min_offset: Int64 | None = None
     """The begin of the log; ours alone."""
     passed_on_offset: Int64 | None = None
-    """How far the log has been passed on to the broker's tables; ours alone."""
+    """The offset up to which the broker's tables have the log; ours alone."""
 
 
 class ReplicaIdentity(Body, frozen=True, kw_only=True, gc=False):

@@ -69,7 +69,7 @@ async def _connect(node: Node, address: Address) -> asyncio.Transport | None:
 
 @dataclass
 class Hostile:
-    """One of them, at one broker, again and again until its node ends."""
+    """A hostile act that a node repeats at one broker until the node ends."""
 
     name: str
     address: Address

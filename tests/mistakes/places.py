@@ -30,18 +30,25 @@ def places() -> Iterator[dict[str, str]]:
         )
         for topic in ("orders", "there"):
             cluster.create_topic(topic, queues=2)
-        taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         yield {
             "address": cluster.address,
             "broker": cluster.broker_address(),
             "held": str(root / "cluster" / cluster.broker_names[0]),
-            "taken": str(taken.getsockname()[1]),
+            "taken": str(_taken(stack)),
             "http": str(stack.enter_context(web_server())),
             "web": str(stack.enter_context(strict_web_server())),
             "root": str(root),
             **_files(root),
             **_tls(stack, root),
         }
+
+
+def _taken(stack: ExitStack) -> int:
+    """Take a port and the next one, which a broker opens for its slaves; return the first."""
+    port = int(stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1])
+    with suppress(OSError):  # another has it, so it is taken
+        stack.enter_context(socket.create_server(("127.0.0.1", port + 1)))
+    return port
 
 
 def _files(root: Path) -> dict[str, str]:

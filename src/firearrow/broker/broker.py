@@ -183,7 +183,7 @@ class Broker:
             given,
             broker_name=given.broker_name or self._machine.name,
             broker_ip1=given.broker_ip1 or self._machine.ip,
-            listen_port=given.listen_port or await _free_port(self._network, given.bind_address),
+            listen_port=await _port(self._network, given.bind_address, given.listen_port),
         )
         self._settings.replace(replace(value, broker=broker))
         return Identity(
@@ -368,6 +368,16 @@ class Broker:
     def _disk_watch(self) -> DiskWatch:
         settings = self._settings
         return DiskWatch(self._disk, settings.broker.store_path_root_dir, lambda: settings.value.retention)
+
+
+async def _port(network: Network, host: str, given: int) -> int:
+    """Return the port that clients use, or raise ``ListenFailed`` before anything else is started beside it."""
+    if given == 0:
+        return await _free_port(network, host)
+    for port in (given, given - FAST_PORT_BELOW):
+        if port > 0:
+            await _try_port(network, Address(host, port))
+    return given
 
 
 async def _free_port(network: Network, host: str) -> int:

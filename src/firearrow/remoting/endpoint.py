@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count, islice
+from sys import maxsize
 from typing import Any, Final, Protocol
 
 from firearrow.protocol.connection import Buffer
@@ -123,7 +124,8 @@ class Endpoint:
         self.budget = Budget(limits.max_in_flight_bytes, self.connections)
         self.partials = Partials(limits.max_partial_bytes)
         self.promises = Promises(limits.max_answer_bytes)
-        self.unsent = Unsent(limits.max_all_unsent_bytes, self.loop.time)
+        # A caller waits until its peer reads (`Wire.wait_writable`); `max_unsent_bytes` alone bounds what it sends.
+        self.unsent = Unsent(limits.max_all_unsent_bytes if is_server else maxsize, self.loop.time)
         self._unflushed: list[Flushable] = []
         self._waiting: dict[Member, None] = {}
         self._resting: list[tuple[float, int, Reading]] = []  # a heap: end, number, connection

@@ -50,8 +50,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=KIB,
-            description="Bytes of answers waiting to be read by all peers, a partly sent answer counted whole; past it "
-            "the peer that has read nothing for the longest is cut.",
+            description="Bytes of a server's answers waiting to be read by all peers, a partly sent answer counted "
+            "whole; past it the peer that has read nothing for the longest is cut.",
         ),
     ] = 48 * MIB
     max_connection_answer_bytes: Annotated[

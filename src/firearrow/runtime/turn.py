@@ -98,6 +98,11 @@ class Turn:
         """The task whose step runs."""
         self._told: Final = Damped()
 
+    @property
+    def background_task(self) -> "Counted[Any] | None":
+        """The task whose step runs, if it may take its time."""
+        return self.task if self.task is not None and self.task.share is Share.BACKGROUND else None
+
     def charge(self, share: Share, took_ns: int) -> None:
         """Charge CPU time to a share."""
         self.charged_ns += took_ns
@@ -146,14 +151,14 @@ class Turn:
         self.holds[share] += 1
         times = self._told.count(asyncio.get_running_loop().time())
         if times or log.isEnabledFor(logging.DEBUG):
-            extra = {"share": share.label, "took_ms": took_ns // 1_000_000, "of": name_of(of), "times": times}
+            name, took_ms = name_of(of), took_ns // 1_000_000
             log.log(
                 logging.INFO if times else logging.DEBUG,
                 "%s held the loop for %d ms of CPU, a step of share %s; it is to work in smaller pieces",
-                name_of(of),
-                took_ns // 1_000_000,
+                name,
+                took_ms,
                 share.label,
-                extra=extra,
+                extra={"share": share.label, "took_ms": took_ms, "of": name, "times": times},
             )
 
     def families(self) -> Iterator[Family]:
@@ -310,8 +315,8 @@ async def breathe() -> None:
 async def rest() -> bool:
     """Let a background task rest if it has worked for `REST_AFTER_NS`; return whether it did."""
     turn = watched()
-    task = None if turn is None else turn.task
-    if turn is None or task is None or task.share is not Share.BACKGROUND or task.owed_ns < REST_AFTER_NS:
+    task = None if turn is None else turn.background_task
+    if turn is None or task is None or task.owed_ns < REST_AFTER_NS:
         return False
     await _rest(turn, task)
     return True
@@ -352,16 +357,16 @@ class Pace:
         is_long = loop.time() - self._began_s >= PIECE_S
         if is_long or self._done >= self._at_once:
             self._done = 0
-            if self._rests and is_long and not _is_background():
+            if self._rests and is_long and not _in_background():
                 await asyncio.sleep(REST_S)
             else:
                 await breathe()
             self._began_s = loop.time()
 
 
-def _is_background() -> bool:
+def _in_background() -> bool:
     turn = watched()
-    return turn is not None and turn.task is not None and turn.task.share is Share.BACKGROUND
+    return turn is not None and turn.background_task is not None
 
 
 def name_of(taker: object) -> str:

@@ -215,6 +215,17 @@ def test_bodies_far_above_every_buffer(run: Callable[[Scenario], None]) -> None:
     run(scenario)
 
 
+def test_a_caller_sends_more_at_once_than_a_server_keeps_of_answers(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo(caller_limits=Limits(max_all_unsent_bytes=16 << 20)) as echo:
+            body = bytes(range(256)) * 4096 * 12
+            calls = [echo.caller.call(echo.address, GET, body, timeout_ms=PATIENCE_MS) for _ in range(4)]
+            replies = await asyncio.gather(*calls)
+            assert all(reply.body == body for reply in replies)
+
+    run(scenario)
+
+
 def test_timeouts_and_lost_connections(run: Callable[[Scenario], None]) -> None:
     async def scenario() -> None:
         async with Echo() as echo:

@@ -6,6 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from firearrow.model import StoredMessage
 from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin
 from firearrow.spark.sink.sink_options import sink_options
 from firearrow.spark.sink.writer import FrozenQueues, Sent
@@ -57,7 +58,7 @@ def test_every_property_is_there_and_repeats_go_to_the_same_queue(broker: Apache
     for _ in range(2):
         write(broker, topic, rows(payload))
     copies = 1 if isinstance(broker, FireArrowBroker) else 2  # ours answers a repeat with its first copy
-    found = held(broker.name_servers[0], topic)
+    found = dict[tuple[int, int], StoredMessage]()
 
     def has_all() -> bool:
         found.update(held(broker.name_servers[0], topic))

@@ -55,3 +55,27 @@ def test_brokers_die_and_come_back() -> None:
         return sent
 
     assert simulate(scenario, brokers=2, settings={"flushDiskType": "SYNC_FLUSH"}) == 6
+
+
+def test_a_topic_made_after_its_consumer_is_read_within_a_moment() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+
+        async def handle(_message: ReceivedMessage) -> None:
+            heard.set()
+
+        kitchen = cluster.doors("kitchen")
+        async with (
+            Producer(cluster.address, doors=cluster.doors("shop")) as producer,
+            Consumer(cluster.address, group="G", topics="orders", start="first", doors=kitchen) as consumer,
+        ):
+            running = loop.create_task(consumer.run(handle))
+            await cluster.create_topic("orders")
+            await producer.send(Message.of("orders", b"x"))
+            sent_at = loop.time()
+            await heard.wait()
+            assert loop.time() - sent_at < 0.5, "the consumer looks for the topic too seldom"
+            consumer.stop()
+            await running
+
+    simulate(scenario)

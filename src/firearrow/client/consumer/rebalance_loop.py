@@ -16,7 +16,9 @@ from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 
 UNSETTLED_S: Final = 1.0
-"""Back-off before queues are divided again if that failed for a topic."""
+"""Longest back-off before queues are divided again if that failed for a topic."""
+FIRST_UNSETTLED_S: Final = 0.1
+"""The first back-off; each further one is twice as long. A topic's first message often creates the topic."""
 UNDIVIDED_S: Final = 0.9
 """Seconds that a topic may be without queues before a warning: a new group needs a moment."""
 MIN_REBALANCE_S: Final = 0.1
@@ -57,13 +59,19 @@ class RebalanceLoop:
         for topic in list(self._subscriptions):
             self._instance.want(topic)
         is_first = True
+        unsettled_s = FIRST_UNSETTLED_S
         while self.divides:
             self.notice.clear()
             is_settled = await self._divide(is_first=is_first)
             is_first = False
             pause_s = self._settings.rebalance_ms / 1000
+            if is_settled:
+                unsettled_s = FIRST_UNSETTLED_S
+            else:
+                pause_s = min(pause_s, unsettled_s)
+                unsettled_s = min(2 * unsettled_s, UNSETTLED_S)
             try:
-                async with asyncio.timeout(pause_s if is_settled else min(pause_s, UNSETTLED_S)):
+                async with asyncio.timeout(pause_s):
                     await self.notice.wait()
             except TimeoutError:
                 continue

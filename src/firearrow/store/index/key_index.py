@@ -64,15 +64,10 @@ GiveWay = Callable[[], Awaitable[None]]
 """Lets others work: called between two pieces of a long work, and never under a lock."""
 
 
-async def yield_to_loop() -> None:
-    """Let the loop run what is ready."""
-    await breathe()
-
-
 class Walk:
     """The work that one lookup by key may still do. Gives way after every piece of it."""
 
-    def __init__(self, give_way: GiveWay = yield_to_loop) -> None:
+    def __init__(self, give_way: GiveWay = breathe) -> None:
         self._left = MOST_WORK
         self._done = 0
         self._give_way = give_way

@@ -18,10 +18,10 @@ from firearrow.errors import BadRecord, DiskError, OffsetNotStored
 from firearrow.record.decode import RecordHead, size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD
 from firearrow.record.message_id import parse_offset_message_id
-from firearrow.runtime.turn import Pace
+from firearrow.runtime.turn import Pace, breathe
 from firearrow.store.index.files import DamagedIndex
 from firearrow.store.index.key_hash import key_hash
-from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, GiveWay, Index, Walk, yield_to_loop
+from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, GiveWay, Index, Walk
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.probe import probe
 from firearrow.store.property_fields import has_key, keys_of
@@ -117,7 +117,7 @@ class Lookups:
         begin_ms: int,
         end_ms: int,
         is_wanted: IsWanted = lambda _record, _head: True,
-        give_way: GiveWay = yield_to_loop,
+        give_way: GiveWay = breathe,
     ) -> Found:
         """Messages of a topic with a key that were stored between two times, both included.
 

@@ -1,6 +1,7 @@
 # The habits of this project, one target each. `make help` lists them.
 PYTHON ?= python3.11
 VENV ?= .venv
+EXTRAS ?= dev-all,fuzz
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
@@ -8,8 +9,9 @@ KILLS ?= 200
 DEATHS ?= 20
 MESSAGES ?= 1000000
 MINUTES ?= 30
+QUICK := $(addprefix tests/unit/,expression model protocol record settings test_fastjson.py)
 
-.PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
+.PHONY: help venv check format quick test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-changes spark-small-batches spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-figures bench-overload bench-size \
         pages surface docs dist sbom reproducible audit release-check new-user judges matrix broker-deaths replication-copies soak hostile clean
@@ -19,10 +21,10 @@ help: ## list the targets
 
 $(BIN)/firearrow: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -c constraints.txt -e '.[dev,fuzz]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $(BIN)/firearrow
 
-venv: $(BIN)/firearrow ## make the virtual environment with everything pinned
+venv: $(BIN)/firearrow ## make the virtual environment, pinned; EXTRAS=dev leaves out Spark, lake tables and tools of releases
 
 check: venv ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -33,6 +35,9 @@ check: venv ## lint, format, types, layers
 format: venv ## put the code into the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+quick: venv ## unit tests of the pure packages: an answer within 10 s
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/pytest -p pytest_timeout $(QUICK)
 
 test: venv ## unit, property, scenario and architecture tests
 	$(BIN)/pytest -n 2 tests/unit tests/property tests/scenario tests/architecture

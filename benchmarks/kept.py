@@ -7,7 +7,7 @@ import msgspec
 
 
 class Kept(msgspec.Struct):
-    """What such a file holds."""
+    """The contents of such a file."""
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -1,4 +1,4 @@
-"""Which test files use a module below ``tests``, by the imports that their text shows.
+"""The test files that use a module below ``tests``, by the imports that their text shows.
 
 A module uses those that it imports, those that it names in a string (``tests.spark.kills``, for a process or a plugin),
 and the ``conftest.py`` of its folder and of the folders above.

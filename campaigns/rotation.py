@@ -1,4 +1,4 @@
-"""Which test files and cells a run takes.
+"""The choice of the test files and cells that a run takes.
 
 A run with ``pytest --slice`` takes a part of the test files, and a test with many cells takes a part of its cells.
 Every file and every list of cells has an index of its own, made from its name, and the turn of a commit chooses by that
@@ -100,7 +100,7 @@ def in_turn(
 
 
 class Share(Enum):
-    """Which cells a run takes of each list."""
+    """The cells that a run takes of each list."""
 
     IN_TURN = "in turn"
     """Those in turn, maybe none: ``--slice``."""

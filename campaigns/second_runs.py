@@ -60,7 +60,7 @@ def listed(path: Path = LIST) -> list[Unsteady]:
 
 
 def judged(first: Failures, second: Failures, passed: Collection[str], known: Sequence[Unsteady]) -> list[SecondRun]:
-    """What came of the second runs of the tests that failed in the first; ``passed`` are those that passed then."""
+    """The result of the second runs of the tests that failed in the first; ``passed`` are those that passed then."""
     return [_judged(test, words, second.get(test), test in passed, known) for test, words in sorted(first.items())]
 
 

@@ -168,7 +168,7 @@ class Generator:
 
 
 def ours(pair: Pair) -> str:
-    """What our filter says about a pair."""
+    """The answer of our filter about a pair."""
     expression, properties = pair
     try:
         return compile_sql(expression).verdict(properties).value

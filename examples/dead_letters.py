@@ -1,4 +1,4 @@
-"""What a group gave up is in its dead-letter topic: look at it, mend it, send it again."""
+"""Dead letters, the messages that a group gave up: look at them, mend them, send them again."""
 
 import asyncio
 import logging

@@ -23,7 +23,7 @@ MINUTE_S = 60.0
 
 
 class Ran(NamedTuple):
-    """How one target did."""
+    """The result of one target."""
 
     passed: bool
     figures: dict[str, str]

@@ -1,4 +1,4 @@
-"""What parsing costs: CPU of the worst inputs that were found, beside an ordinary send's.
+"""The costs of parsing: CPU of the worst inputs that were found, beside an ordinary send's.
 
 The unit is an ordinary send: the CPU that a server takes for a signed send of a stock client until it knows whose
 send it is (frame, header, fields, signature). An input may take as much as three such sends, because any request
@@ -43,19 +43,19 @@ Parse = Callable[[bytes], object]
 
 
 class Reach(NamedTuple):
-    """Who reaches the parser of a target, and how many times an ordinary send's CPU a byte may take."""
+    """The peers that reach the parser of a target, and the CPU that a byte may take, in ordinary sends."""
 
     who: str
     times: int = TIMES
     floor: int = FLOOR_SENDS
-    """How many ordinary sends any input may cost."""
+    """The number of ordinary sends that any input may cost."""
 
 
 UNPROVED: Final = Reach(ANYBODY)
 
 
 class Cost(NamedTuple):
-    """What one input took."""
+    """The cost of one input."""
 
     data: bytes
     seconds: float

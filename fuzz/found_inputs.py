@@ -7,9 +7,10 @@ from typing import Final
 FOUND: Final = Path(__file__).parent / "found"
 """Inputs that took much, a folder for each target: every run begins with them."""
 TIMES: Final = 10
-"""How many times an ordinary send's CPU a byte may take in a parser that anybody reaches."""
+"""The CPU that a byte may take in a parser that anybody reaches, in ordinary sends."""
 FLOOR_SENDS: Final = 3
-"""How many ordinary sends any input may cost, however short it is: a short send with bare numbers costs 2 to 3."""
+"""The number of ordinary sends that any input may cost, however short it is: a short send with bare numbers costs 2 to
+3."""
 USUAL: Final = "usual"
 """The name of the file with an ordinary input of a target."""
 ORDINARY_BYTES: Final = 768

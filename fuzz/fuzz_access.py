@@ -13,11 +13,11 @@ with instrumented():
     from firearrow.access.accounts import Accounts
     from firearrow.access.bodies import acl_info, rules_in
     from firearrow.access.decide import Need, decide
-    from firearrow.access.rules import Action, Kind, User, UserType, parse_resource
+    from firearrow.access.rules import Action, ResourceKind, User, UserType, parse_resource
     from firearrow.errors import FireArrowError
     from firearrow.protocol.bodies.admin.auth import AclInfo
 
-NEED = Need(Kind.TOPIC, "orders", (Action.PUB,))
+NEED = Need(ResourceKind.TOPIC, "orders", (Action.PUB,))
 KNOWN = Accounts().create_user(User("root", "r", UserType.SUPER)).create_user(User("alice", "a"))
 
 
@@ -47,7 +47,7 @@ def _rules(content: bytes) -> None:
 
 def _resource(text: str) -> None:
     resource = parse_resource(text)
-    if resource is not None and resource.kind is not Kind.ANY:
+    if resource is not None and resource.kind is not ResourceKind.ANY:
         again = parse_resource(str(resource))
         assert again == resource
         assert resource.matches(resource.kind, resource.name)

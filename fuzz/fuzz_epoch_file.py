@@ -3,7 +3,7 @@
 from fuzz.harness import instrumented, run
 
 with instrumented():
-    from firearrow.model.epochs import EpochEntry, Epochs, common_end
+    from firearrow.model.epochs import Epoch, Epochs, common_end
     from firearrow.store.epochs.epoch_file import decode_epochs, encode_epochs
 
 
@@ -20,7 +20,7 @@ def target(data: bytes) -> None:
         assert epochs.kept_from(end).last == last
 
 
-SEED = encode_epochs(Epochs((EpochEntry(1, 0), EpochEntry(7, 7000), EpochEntry(8, 8000))))
+SEED = encode_epochs(Epochs((Epoch(1, 0), Epoch(7, 7000), Epoch(8, 8000))))
 
 if __name__ == "__main__":
     run(target, seeds=[SEED, SEED[:-3], b"", b"1\n0\n3-40\n"])

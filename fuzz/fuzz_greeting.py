@@ -14,7 +14,8 @@ def target(data: bytes) -> None:
 
 
 def _fed(pieces: list[bytes]) -> tuple[str, Opening | None]:
-    """What a greeting makes of a stream in these pieces: the error's text or an empty one, and the opening."""
+    """Return the outcome of a greeting for a stream in these pieces: the error's text or an empty one, and the
+    opening."""
     greeting, left = Greeting(proxy_protocol=True), iter(pieces)
     for piece in left:
         try:

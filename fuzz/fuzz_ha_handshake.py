@@ -4,7 +4,7 @@ from fuzz.harness import instrumented, run
 
 with instrumented():
     from firearrow.errors import BadFrame
-    from firearrow.model.epochs import EpochEntry, Epochs, common_end
+    from firearrow.model.epochs import Epoch, Epochs, common_end
     from firearrow.protocol.ha_handshake import (
         HEAD,
         HELLO,
@@ -41,7 +41,7 @@ def target(data: bytes) -> None:
     assert common_end(welcome.history, end, welcome.history, end) == (end if last else None)
 
 
-WELCOME = encode_welcome(Welcome(8, 9000, Epochs((EpochEntry(1, 0), EpochEntry(7, 7000), EpochEntry(8, 8000)))))
+WELCOME = encode_welcome(Welcome(8, 9000, Epochs((Epoch(1, 0), Epoch(7, 7000), Epoch(8, 8000)))))
 HELLO_BYTES = encode_hello(Hello(2, 7, 1 << 61))
 
 

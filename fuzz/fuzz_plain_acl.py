@@ -7,10 +7,10 @@ with instrumented():
     from firearrow.access.decide import NO_RULES, Need, decide
     from firearrow.access.plain.acl import add_accounts, matches_address, read_plain_acl
     from firearrow.access.plain.changes import plain_acl_text
-    from firearrow.access.rules import Action, Kind, UserType
+    from firearrow.access.rules import Action, ResourceKind, UserType
     from firearrow.errors import SettingsError
 
-NEED = Need(Kind.TOPIC, "orders", (Action.PUB,))
+NEED = Need(ResourceKind.TOPIC, "orders", (Action.PUB,))
 ADDRESSES = ("10.0.0.7", "fe80::1")
 
 

@@ -10,7 +10,7 @@ with instrumented():
     from firearrow.model import PhysicalOffset
     from firearrow.runtime.disk.door import Disk
     from firearrow.store.timer.config import TimerConfig
-    from firearrow.store.timer.files import Timed, TimerFiles
+    from firearrow.store.timer.files import TimedMessage, TimerFiles
     from firearrow.store.timer.layout import CHECK, SLOT_BYTES, UNIT, WHEEL_BYTES, TimerCheck
     from firearrow.store.timer.layout import SLOT as SLOT_LAYOUT
     from firearrow.store.timer.wheel import PATH
@@ -58,7 +58,7 @@ async def scenario(world: World, data: bytes) -> None:
             await files.chain(slot)
     due_ms = files.floor(NOW_MS) + 7_000
     if files.wheel.occupant_ms(due_ms) in (None, due_ms):
-        files.add([Timed(due_ms, 12_345, 99, 7)], NOW_MS)
+        files.add([TimedMessage(due_ms, 12_345, 99, 7)], NOW_MS)
         slot_now = files.wheel.get(due_ms)
         assert slot_now is not None
         assert (await files.chain(slot_now)).physicals[-1] == 12_345

@@ -49,7 +49,7 @@ MAX_CPU_MS = 50.0
 MAX_RSS_GROWTH_MIB = 64.0
 _SUSPECT_MS = 1.0
 _COSTLY = 16
-"""How many inputs with much CPU for their size are kept, and measured at the end."""
+"""The number of inputs with much CPU for their size that are kept, and measured at the end."""
 _SETTLING_EXECUTIONS = 1000
 _RSS_EVERY = 512
 _PAGE_MIB = resource.getpagesize() / (1 << 20)

@@ -73,7 +73,7 @@ def is_installed(client: str) -> bool:
 
 
 def java_judge_program(version: str) -> JavaProgram:
-    """How the Java judge is run; rebalance every second instead of every twenty."""
+    """The command of the Java judge; it rebalances every second instead of every twenty."""
     heap = ("-Xms64m", "-Xmx512m", "-Drocketmq.client.rebalance.waitInterval=1000")
     return JavaProgram(version, "judge", "judge.Judge", heap)
 
@@ -124,7 +124,7 @@ class Timed(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """How much a consumer has been given until now."""
+    """The number of messages that a consumer has been given until now."""
 
     deliveries: int
     accepted: int
@@ -238,7 +238,7 @@ class Judge:
 
     @property
     def client(self) -> str:
-        """Which stock client it is."""
+        """The stock client of this judge."""
         return self.process.client
 
     def another(self) -> JudgeProcess:
@@ -329,7 +329,7 @@ class Judge:
             return subscription.collect(count, timeout_seconds=timeout_seconds, settle_ms=settle_ms)
 
     def checks(self, topic: str, group: str | None = None) -> int:
-        """How often the broker asked this client's producer about undecided transactions."""
+        """The number of times the broker asked this client's producer about undecided transactions."""
         request = {"verb": "checks", "name_server": self.name_server, "group": group or f"P-{topic}"}
         return self.ask(request, _Checks, PATIENCE_SECONDS).checks
 
@@ -362,11 +362,11 @@ class Subscription:
         return ReceiveReport(tuple(collected.deliveries))
 
     def count(self) -> Counted:
-        """How much has been delivered until now; Java, Go and Rust."""
+        """The number of messages delivered until now; Java, Go and Rust."""
         return self.judge.ask({"verb": "count", "handle": self.handle}, Counted, PATIENCE_SECONDS)
 
     def so_far(self) -> ReceiveReport:
-        """What has been delivered until now."""
+        """The messages delivered until now."""
         return self.collect(0, settle_ms=0)
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class MqadminFailed(FireArrowError):
 
 @dataclass(frozen=True)
 class AdminReply:
-    """What a command printed on its two streams, and the exit status if it ended the process."""
+    """The output of a command on its two streams, and the exit status if it ended the process."""
 
     out: str
     err: str
@@ -47,7 +47,7 @@ class _Printed(msgspec.Struct):
 
 
 def admin_program(version: str) -> JavaProgram:
-    """How the tools are run, beside servers of a version."""
+    """The command of the tools, beside servers of a version."""
     return JavaProgram(TOOLS_VERSION[version], "admin", "judge.Admin", ("-Xms32m", "-Xmx256m"))
 
 

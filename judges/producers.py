@@ -24,7 +24,7 @@ PAUSE_MS = 4
 
 
 class Place(NamedTuple):
-    """Where a message is."""
+    """The place of a message."""
 
     broker: str
     queue: int
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a producer has come."""
+    """The progress of a producer."""
 
     acknowledged: int
     failed: int
@@ -57,7 +57,7 @@ class Produced:
 
     @property
     def brokers(self) -> set[str]:
-        """Where its messages went."""
+        """The brokers that took its messages."""
         return {place.broker for _, place in self.acks}
 
 
@@ -80,7 +80,7 @@ class Producing:
         self._payload = payload
 
     def progress(self) -> Progress:
-        """How far it has come."""
+        """The progress of this producer."""
         return self.judge.ask({"verb": "progress", "handle": self._handle}, Progress, PATIENCE_SECONDS)
 
     def halt(self) -> Produced:

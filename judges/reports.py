@@ -1,4 +1,4 @@
-"""What a judge reports: what it sent, and what it was delivered.
+"""The reports of a judge: the messages that it sent and received.
 
 received.assert_exactly(sent)      every acknowledged body once, byte for byte, and nothing else
 """

@@ -1,4 +1,4 @@
-"""What a stock client must be able to do at a cluster, one function a scenario.
+"""The abilities of a stock client at a cluster, one function a scenario.
 
 A scenario takes a `Judge` (a stock client at some name server) and an empty topic of four queues, and fails by
 AssertionError. Nothing in it knows whose name server or broker it talks to, so the same scenario runs against

@@ -31,7 +31,7 @@ DEFAULT_VERSION = "5.5.0"
 CLUSTER = "DefaultCluster"
 READ_AND_WRITE = 6
 TOPIC_SECONDS = 60
-"""How long a broker of a busy machine may take to make a topic."""
+"""The longest time that a broker of a busy machine may take to make a topic."""
 NUDGE_SECONDS = 0.5
 
 # Retries start at level 3: from there on every level is a second.
@@ -74,20 +74,20 @@ _NO_LOAD_SHEDDING = {"brokerFastFailureEnable": "false", "osPageCacheBusyTimeOut
 
 
 def name_server_program(version: str) -> JavaProgram:
-    """How Apache's name server is run."""
+    """The command of Apache's name server."""
     main = "org.apache.rocketmq.namesrv.NamesrvStartup"
     return JavaProgram(version, "namesrv", main, ("-Xms32m", "-Xmx256m"))
 
 
 def broker_program(version: str) -> JavaProgram:
-    """How Apache's broker is run."""
+    """The command of Apache's broker."""
     main = "org.apache.rocketmq.broker.BrokerStartup"
     heap = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", *_FULL_DISK_ALLOWED)
     return JavaProgram(version, "broker", main, heap)
 
 
 def controller_program(version: str) -> JavaProgram:
-    """How Apache's controller of 5.x is run as a process of its own."""
+    """The command of Apache's controller of 5.x as a process of its own."""
     main = "org.apache.rocketmq.controller.ControllerStartup"
     return JavaProgram(version, "controller", main, ("-Xms32m", "-Xmx256m"))
 

@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
+    """The answer of a server."""
 
     code: int
     remark: str

@@ -3,20 +3,36 @@
 import gc
 import resource
 import signal
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
-from hypothesis import settings
 
 from firearrow.testing.complaints import hearing
 
-pytest_plugins = ["judges.pytest_plugin", "tests.failures", "tests.slices"]
+pytest_plugins = ["judges.pytest_plugin", "tests.failures", "tests.outcomes", "tests.slices"]
 
-# No deadline: on a busy machine an example may be slow; code that must be fast has a benchmark of its own.
-settings.register_profile("firearrow", deadline=None)
-settings.load_profile("firearrow")
+
+def pytest_collect_file(file_path: Path) -> None:
+    """Set Hypothesis up before it is first used; unit tests that do not name it are spared the import.
+
+    No deadline: on a busy machine an example may be slow; code that must be fast has a benchmark of its own.
+    """
+    if not file_path.match("test_*.py") or _PROFILE in _LOADED:
+        return
+    if "unit" not in file_path.parts or "hypothesis" in sys.modules or "hypothesis" in file_path.read_text("utf-8"):
+        from hypothesis import settings
+
+        settings.register_profile(_PROFILE, deadline=None)
+        settings.load_profile(_PROFILE)
+        _LOADED.add(_PROFILE)
+
+
+_PROFILE: Final = "firearrow"
+_LOADED: Final[set[str]] = set()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs with SIGINT ignored, and every process of a test would inherit that.

@@ -1,4 +1,4 @@
-"""How slow a machine is, so that a budget of CPU time means the same work on every machine."""
+"""The slowness of a machine, so that a budget of CPU time means the same work on every machine."""
 
 import time
 from collections.abc import Callable

@@ -23,7 +23,7 @@ from campaigns.samples import SEND
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.serialize import encode_request
-from firearrow.quotas.settings import RATE_MAX, Kind, Measure, QuotaConfig
+from firearrow.quotas.settings import RATE_MAX, Measure, QuotaConfig, QuotaKind
 from firearrow.quotas.throttle import Throttle
 from firearrow.runtime.loops import new_loop
 
@@ -31,7 +31,7 @@ DEPTHS: Final = (64, 1)
 REPEATS: Final = 7
 SIZE: Final = 128
 BASE: Final = "no throttle"
-ALL: Final = {f"quota_{kind}_{measure}": RATE_MAX for kind in Kind for measure in Measure}
+ALL: Final = {f"quota_{kind}_{measure}": RATE_MAX for kind in QuotaKind for measure in Measure}
 """User limits among them, which count for nobody here."""
 CASES: Final = {
     BASE: QuotaConfig(),

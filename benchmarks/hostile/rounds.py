@@ -42,7 +42,7 @@ PROBES_A_SECOND: Final = 100
 BULK_MESSAGES: Final = 12
 WARM_S: Final = 8.0
 LEAD_S: Final = 1.0
-"""How long an attack may take to become what it is."""
+"""The longest time until an attack is in full effect."""
 MOST_BYTES_A_SECOND: Final = 64 << 20
 """An ordinary client is not told to send more: one producer on one core does not."""
 RATE_STEP: Final = 4
@@ -51,7 +51,8 @@ CPU_STEP: Final = 0.5
 NORMAL_S: Final = 5.0
 """Within which everything must be as before."""
 AFTER_S: Final = 1.0
-"""How long the broker is looked at after an attack, again and again until all is as before or the time is over."""
+"""The time for which the broker is observed after an attack, again and again until all is as before or the time is
+over."""
 LOOK_S: Final = 0.05
 RESTING_MIB: Final = 32.0
 RESTING_SOCKETS: Final = 8
@@ -98,22 +99,22 @@ class Round(msgspec.Struct):
 
     @property
     def times(self) -> float:
-        """How many times as long the slowest hundredth of deliveries took as beside the ordinary client."""
+        """The slowest hundredth of deliveries, in times of those beside the ordinary client."""
         return self.beside.p99_ms / max(self.busy.p99_ms, FLOOR_MS)
 
     @property
     def cpu_times(self) -> float:
-        """How many times as much CPU of the broker a small send waited for as beside the ordinary client, at p99."""
+        """The broker's CPU that a small send waited for at p99, in times of that beside the ordinary client."""
         return self.beside.p99_cpu_ms / max(self.busy.p99_cpu_ms, FLOOR_MS)
 
     @property
     def times_alone(self) -> float:
-        """How many times as long as with nobody beside them."""
+        """The time of deliveries, in times of that with no other client."""
         return self.beside.p99_ms / max(self.alone.p99_ms, FLOOR_MS)
 
     @property
     def times_after(self) -> float:
-        """How many times as long after it as before it."""
+        """The time of deliveries after an attack, in times of that before it."""
         return self.after.p99_ms / max(self.alone.p99_ms, FLOOR_MS)
 
     @property
@@ -291,7 +292,7 @@ async def _prepare(names: str, topic: str, keys: tuple[str, str] | None) -> None
 
 
 def broken(rounds: list[Round], *, by_wall_time: bool = True) -> list[str]:
-    """What does not hold of one kind of attack, by the medians of its rounds.
+    """The bounds that one kind of attack breaks, by the medians of its rounds.
 
     Times of deliveries mean something where nothing else runs. CPU of the broker means the same on a busy machine.
     """

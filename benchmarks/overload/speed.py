@@ -1,4 +1,4 @@
-"""How fast a core is at a time, whatever else the machine and its host do: the time that a fixed piece of work takes.
+"""The speed of a core at a time, whatever else the machine and its host do: the time that a fixed piece of work takes.
 
 On a machine that others share, the same work may cost 1.7 times the processor time from one second to the next, and
 nothing says so: no time is stolen, no run queue is long. So a small piece of work is done on the core every few

@@ -14,6 +14,7 @@ from benchmarks.size.members import of_members
 from benchmarks.size.names import of_names
 from benchmarks.size.restarts import of_restarts
 from benchmarks.size.state import of_offsets, of_topics
+from benchmarks.size.steps import of_steps
 from benchmarks.size.table import HEAD, Row, show
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 
@@ -26,6 +27,7 @@ PARTS: dict[str, Part] = {
     "names": lambda scale, patience: of_names(int(100_000 * scale), patience),
     "members": lambda scale, _patience: of_members(int(2_000 * scale)),
     "pulls": lambda scale, patience: of_pulls(int(2_000 * scale), patience),
+    "steps": of_steps,
     "restarts": lambda scale, _patience: of_restarts(int(50_000 * scale)),
 }
 

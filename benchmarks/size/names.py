@@ -67,7 +67,7 @@ def _look(names: NameServer, topics: int, lease_s: float) -> tuple[float, int, S
 
 
 def _names_seen(topics: int, seconds: float) -> Seen:
-    """How long our name server keeps a client waiting for a route while all registers."""
+    """The time that a client waits for a route of our name server while all brokers register."""
     with FireArrowNameServer(arguments=["--log-level", "ERROR"]) as names, _broker_at(names, topics):
         ping = GetRouteInfoByTopic(topic=topic_name(0))
         return run(Probe(names.port, names.pid, ping).watch(seconds))

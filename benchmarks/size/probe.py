@@ -77,7 +77,7 @@ async def connect(port: int, sign: Signer | None = None) -> Line:
 
 
 class Seen(NamedTuple):
-    """What was seen in a span of time."""
+    """The measurements of a span of time."""
 
     hold_ms: float
     p99_ms: float

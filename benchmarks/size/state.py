@@ -47,7 +47,7 @@ async def _settled(broker: FireArrowInEarnest, most_s: float) -> None:
 
 
 class Looks(NamedTuple):
-    """What was seen of one broker."""
+    """The measurements of one broker."""
 
     new: Seen
     """While the files of all queues are made."""

@@ -1,4 +1,4 @@
-"""What happens to the processes, one thing after the other: the broker and members killed and restarted."""
+"""The troubles of the processes, one after the other: the broker and members killed and restarted."""
 
 from collections.abc import Callable, Iterator
 from itertools import count

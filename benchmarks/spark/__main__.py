@@ -36,7 +36,7 @@ WARM_TURNS = 2
 
 
 class Run:
-    """What is measured, and what is known of it."""
+    """A measured row, and the facts about it."""
 
     def __init__(self, places: Places, figures: Figures, rounds: int) -> None:
         self._places = places

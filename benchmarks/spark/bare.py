@@ -129,7 +129,7 @@ class Clock(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write in ``format``."""
+        """The name for ``format``."""
         return "bare-clock"
 
     def schema(self) -> str:

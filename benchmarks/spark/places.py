@@ -99,7 +99,7 @@ class Places:
     # -- orders
 
     def order(self, row: Row, *, warming: bool = False) -> Order:
-        """What a session must know for a row; to warm up, the same with fewer rows."""
+        """The order to a session for a row; to warm up, the same with fewer rows."""
         topic, body = (WARM_TOPIC, BODIES[0]) if warming else (row.topic_name, row.body)
         count = warm_rows(self.size) if warming else row.count(self.size)
         order: Order = {

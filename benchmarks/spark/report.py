@@ -1,4 +1,4 @@
-"""What is printed, drawn and written into the documentation, all of it from the file of figures."""
+"""The tables, charts and pages of a report, all of it from the file of figures."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ PARTS: Final = {
 
 
 class Goal(NamedTuple):
-    """How many times another row's rate a row must have, and whether it must cost no more Spark CPU a row."""
+    """The rate that a row must have, in times of another row's, and whether it must cost no more Spark CPU a row."""
 
     row: str
     other: str

@@ -27,7 +27,7 @@ from firearrow.spark.options import source_options
 from firearrow.spark.session import open_session
 from firearrow.spark.sink.rows import Origin
 from firearrow.spark.sink.sender import Sender
-from firearrow.spark.sink.shipments import Table
+from firearrow.spark.sink.shipments import RowTable
 from firearrow.spark.sink.sink_options import sink_options
 from firearrow.spark.sink.writer import FrozenQueues
 from firearrow.spark.source.fetch import Fetch, Records
@@ -141,7 +141,7 @@ class Costs:
         link = link_of(self._options.connection, self._options.fetching)
         link.portal.call(sender.open())
         for batch in pq.read_table(self._made()).to_batches(BATCH_ROWS):
-            table = Table(batch, options.shape, Origin("costs", 0, 0), ordinal)
+            table = RowTable(batch, options.shape, Origin("costs", 0, 0), ordinal)
             ordinal += len(table)
             queues, drawn = link.portal.call(sender.begin(table.topics, len(table)))
             table.lanes(queues, drawn, sender.most_bytes)

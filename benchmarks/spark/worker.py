@@ -90,7 +90,7 @@ def write_batch(spark: "SparkSession", order: Order, place: Path) -> None:
 
 
 def write_stream(spark: "SparkSession", order: Order, place: Path) -> dict[str, Any]:
-    """What a topic holds, as a stream that ends."""
+    """Write the contents of a topic as a stream that ends."""
     rows, check = frame(spark, order, is_stream=True), str(place / "checkpoint")
     if order["sink"] == "noop":
         query = rows.writeStream.format("noop").option("checkpointLocation", check).trigger(availableNow=True).start()

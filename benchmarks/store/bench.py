@@ -1,4 +1,4 @@
-"""Where and how long a benchmark works: given to every one of them."""
+"""The directory and duration of a benchmark: given to every one of them."""
 
 import shutil
 import tempfile

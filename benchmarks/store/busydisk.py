@@ -1,4 +1,4 @@
-"""How long one append holds the loop while another process writes to the same disk as fast as it can.
+"""The time that one append holds the loop while another process writes to the same disk as fast as it can.
 
 A write to the page cache can be made to wait by the kernel: when too much of it is dirty, whoever dirties more is
 stopped. So the store takes 10 MB a second, ten messages of 1 KiB every millisecond, alone and beside the other process;

@@ -35,7 +35,7 @@ NO_WAIT = 50e-6
 
 @dataclass(frozen=True, slots=True)
 class Senders:
-    """Who sends, and over which disk."""
+    """The senders, and their disk."""
 
     count: int
     away: bool = False
@@ -72,7 +72,7 @@ class Cycles:
 
     @property
     def rate(self) -> float:
-        """What was done a second."""
+        """The commits a second."""
         counted = self.quiet or self.all
         return sum(done for _, _, done in counted) / sum(took for took, _, _ in counted)
 

@@ -26,7 +26,7 @@ from firearrow.store.store import Store
 
 GOAL = 0.5
 AGAIN_GOAL = 0.8
-"""How near a second read after a restart comes to one of what this process wrote."""
+"""The rate of a second read after a restart, as a share of that of a read of what this process wrote."""
 QUEUES = 8
 PULLED = 32
 MOST_BYTES = 256 << 10

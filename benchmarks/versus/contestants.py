@@ -1,4 +1,4 @@
-"""Who competes: a name server and a broker each, started as in earnest, held still while others have their turn.
+"""The contestants: a name server and a broker each, started as in earnest, held still while others have their turn.
 
 Apache's broker gets the flags of its own start script (runbroker.sh), full compilation and G1 with its settings; only
 the heap is lowered to fit. Ours is started as users start it. Both keep their files on the same disk, and both have
@@ -122,7 +122,7 @@ class Standing(msgspec.Struct, frozen=True):
         return sum(int(ask(at, GET_MAX_OFFSET, one).fields["offset"]) for at in self.brokers for one in asked)
 
     def committed(self, group: str, topic: str) -> int:
-        """How many messages a group has left behind."""
+        """The number of messages that a group has committed."""
         total = 0
         for at in self.brokers:
             for queue in range(QUEUES):

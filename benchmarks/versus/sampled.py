@@ -1,4 +1,4 @@
-"""Where our broker's CPU goes: `python -m benchmarks.versus.sampled OUTPUT firearrow-words...`.
+"""The places in the code that use our broker's CPU: `python -m benchmarks.versus.sampled OUTPUT firearrow-words...`.
 
 Runs a `firearrow` command and looks at its stack at every millisecond of CPU that it has used (SIGPROF). When the
 process ends in order, OUTPUT holds the functions by their own time and by their time with all that they call. What a C

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
+from unittest.mock import patch
 
 import firearrow
 from benchmarks.overload.frames import OPAQUE_AT
@@ -23,10 +24,12 @@ from benchmarks.versus.contestants import QUEUES, TOPIC
 from benchmarks.versus.counted import frames
 from firearrow import Consumer, Message
 from firearrow.blocking import Producer as BlockingProducer
+from firearrow.remoting import turns
 from firearrow.testing import Cluster, blocking
 
 WARM_UP = 300
 WALKS = 30
+SLOWER = 100
 ANSWER_BYTES = 1 << 16
 HOME = Path(firearrow.__file__).parent
 
@@ -83,24 +86,26 @@ def recorded() -> Iterator[Walk]:
         sys.setprofile(None)
 
 
-async def walks_of_sends() -> list[list[Step]]:
-    """Return the steps of a broker for a send that comes alone."""
+async def walks_of_sends(warm_up: int = WARM_UP, count: int = WALKS) -> list[list[Step]]:
+    """Return the steps of a broker for a send that comes alone, ``count`` times after a warm-up."""
     walks: list[list[Step]] = []
     loop, requests = asyncio.get_running_loop(), frames(1, 128)
-    async with Cluster() as cluster:
-        await cluster.create_topic(TOPIC, queues=QUEUES)
-        host, _, port = cluster.broker_address().rpartition(":")
-        with socket.create_connection((host, int(port))) as connection:
-            connection.setblocking(False)
-            for number in range(WARM_UP + WALKS):
-                request = requests[number % len(requests)]
-                struct.pack_into(">i", request, OPAQUE_AT, number)
-                with recorded() as walk:
-                    await loop.sock_sendall(connection, request)
-                    await loop.sock_recv(connection, ANSWER_BYTES)
-                    await asyncio.sleep(0)
-                walks.append(walk.since_read())
-    return walks[WARM_UP:]
+    # A recorded walk takes many times as long: a turn has as much more time, or the server would look at its clock.
+    with patch.object(turns, "TURN_NS", turns.TURN_NS * SLOWER):
+        async with Cluster() as cluster:
+            await cluster.create_topic(TOPIC, queues=QUEUES)
+            host, _, port = cluster.broker_address().rpartition(":")
+            with socket.create_connection((host, int(port))) as connection:
+                connection.setblocking(False)
+                for number in range(warm_up + count):
+                    request = requests[number % len(requests)]
+                    struct.pack_into(">i", request, OPAQUE_AT, number)
+                    with recorded() as walk:
+                        await loop.sock_sendall(connection, request)
+                        await loop.sock_recv(connection, ANSWER_BYTES)
+                        await asyncio.sleep(0)
+                    walks.append(walk.since_read())
+    return walks[warm_up:]
 
 
 async def walks_to_handlers(address: str, send: Callable[[], object]) -> list[list[Step]]:
@@ -136,14 +141,24 @@ def walks(what: str) -> list[list[Step]]:
         return asyncio.run(walks_to_handlers(cluster.address, lambda: producer.send(Message(TOPIC, b"walk"))))
 
 
+def shortest_of(walks: list[list[Step]]) -> list[Step]:
+    """Return the walk with the fewest calls."""
+    return min(filter(None, walks), key=len)
+
+
+def files_of(walk: list[Step]) -> int:
+    """Return the number of files that a walk goes through."""
+    return len({step.file for step in walk})
+
+
 def main() -> None:
     """Show a walk."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["send", "consume"])
-    shortest = min(filter(None, walks(parser.parse_args().what)), key=len)
+    shortest = shortest_of(walks(parser.parse_args().what))
     for step in shortest:
         print(f"{'  ' * step.depth}{step.function}  {step.file}")
-    functions, files = len({step[1:] for step in shortest}), len({step.file for step in shortest})
+    functions, files = len({step[1:] for step in shortest}), files_of(shortest)
     print(f"\n{len(shortest)} calls of {functions} functions in {files} files")
 
 

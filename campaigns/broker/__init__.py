@@ -1,4 +1,5 @@
-"""What a broker owes its clients, checked from outside: stock clients and Apache's tools at clusters under trouble.
+"""Promises of a broker to its clients, checked from outside: stock clients and Apache's tools at clusters under
+trouble.
 
 ``python -m campaigns.broker`` runs the campaigns; ``docs/how-to/campaigns.md`` lists them.
 """

@@ -28,7 +28,7 @@ from judges import JudgeProcess
 
 Work = Callable[[], tuple[Figures, list[str]]]
 Piece = tuple[dict[str, Any], Work]
-"""What tells a piece of work from others, and the work."""
+"""The key of a piece of work, and the work."""
 DEATHS_A_PIECE = 10
 PAGE = "docs/reference/interop-matrix.md"
 RESULTS = "build/matrix.json"

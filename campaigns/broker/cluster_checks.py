@@ -1,4 +1,4 @@
-"""What two masters owe their clients together: queues on both, deaths that cost nothing, order that nothing breaks.
+"""Promises of two masters to their clients: queues on both, deaths that cost nothing, order that nothing breaks.
 
 Each function takes a running `Cluster` and returns figures; it fails by AssertionError.
 """
@@ -137,5 +137,5 @@ CHECKS = (spreads, survives_a_master, keeps_strict_order, outlives_name_servers)
 
 
 def names(checks: Sequence[object] = CHECKS) -> list[str]:
-    """What the checks are called."""
+    """The names of the checks."""
     return [getattr(check, "__name__", "") for check in checks]

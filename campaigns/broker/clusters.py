@@ -38,7 +38,7 @@ CLIENTS = ("java-5.5.0", "go")
 OUR_CLIENT = "firearrow"
 MASTERS = ("broker-a", "broker-b")
 REGISTRATION_MS = 10_000
-"""How often a broker registers; Apache's brokers take no less."""
+"""The interval of a broker's registrations; Apache's brokers take no less."""
 SETTINGS: Final = {
     "registerNameServerPeriod": str(REGISTRATION_MS),
     # Masters that share two cores with their clients must not shed load: the Go client does not send again.

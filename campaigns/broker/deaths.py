@@ -25,7 +25,7 @@ PRODUCERS = CONSUMERS = 8
 QUEUES = 8
 BODY_BYTES = 200
 LONGEST_MOMENT_S = 0.5
-"""How long after the first signs of progress a death comes at most."""
+"""The longest time from the first signs of progress to a death."""
 MUTANT_ADVANCE = 20
 
 # Small files, so that deaths fall on their beginnings and ends too, and a small file system holds a whole run.
@@ -41,7 +41,7 @@ SMALL_STORE = {
 
 @dataclass
 class Run:
-    """What became of one run."""
+    """The outcome of one run."""
 
     deaths: int
     findings: Findings

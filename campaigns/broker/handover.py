@@ -30,9 +30,9 @@ from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Call, Handlers
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.network import Address, SystemNetwork
-from firearrow.store.outside.directory import StoreView
-from firearrow.store.outside.inspect import overview
-from firearrow.store.outside.pending import Pending
+from firearrow.store.inspection.directory import StoreView
+from firearrow.store.inspection.inspect import overview
+from firearrow.store.inspection.pending import PendingCounts
 from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, fresh
 
 Direction = Literal["to ours", "from ours"]
@@ -55,7 +55,7 @@ ASKED_BY_APACHE: Final = {
 }
 
 FATES: Final = ("committed", "rolled back", "to commit", "to roll back", "to commit in the end")
-"""What becomes of a transaction, by its number: the first two end at the first broker, the others at the second."""
+"""The end of a transaction, by its number: the first two end at the first broker, the others at the second."""
 
 
 def fate(number: int) -> str:
@@ -64,13 +64,13 @@ def fate(number: int) -> str:
 
 
 def with_open(count: int) -> int:
-    """How many transactions to begin so that at least ``count`` are open at the handover."""
+    """The number of transactions to begin so that at least ``count`` are open at the handover."""
     return -(-count // (len(FATES) - 2)) * len(FATES)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the second broker has made of it."""
+    """The state of the transactions at the second broker."""
 
     halves: int
     open_before: int
@@ -82,7 +82,7 @@ class Outcome:
     repeated: int
     """Messages that are there a second time, although one end was acknowledged."""
     allowed: int
-    """How many of them the first broker may have caused."""
+    """The number of repeats that the first broker may have caused."""
     questions: int
     seconds: float
 
@@ -164,7 +164,7 @@ class TransactionProducer:
         await self.ask(HeartBeat(), encode_body(data))
 
     async def stored(self) -> Counter[int]:
-        """How often the message of each transaction is in the topic."""
+        """Count the messages of each transaction in the topic."""
         found: Counter[int] = Counter()
         offset = 0
         while True:
@@ -188,8 +188,8 @@ class TransactionProducer:
             offset = messages[-1].queue_offset + 1
 
 
-async def pending_in(root: Path) -> Pending:
-    """What ``firearrow store inspect`` sees."""
+async def pending_in(root: Path) -> PendingCounts:
+    """The pending transactions that ``firearrow store inspect`` sees."""
     disk = RealDisk(str(root), read_only=True)
     view = await StoreView.open(disk)
     try:
@@ -273,8 +273,8 @@ async def _finish(producer: TransactionProducer, root: Path, count: int) -> Mapp
 def _judged(
     found: Mapping[int, int],
     count: int,
-    between: Pending,
-    after: Pending,
+    between: PendingCounts,
+    after: PendingCounts,
     producer: TransactionProducer,
     seconds: float,
 ) -> Outcome:

@@ -27,7 +27,7 @@ LONGEST_LIFE_S: Final = 2.0
 
 @dataclass
 class Killed:
-    """What a run has found."""
+    """The findings of a run."""
 
     kills: int
     acknowledged: set[int] = field(default_factory=set)

@@ -37,7 +37,7 @@ REREAD_SECONDS = 60.0
 
 
 class Load:
-    """What clients do meanwhile."""
+    """The work of the clients during an act."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Load:
         return sum(one.count().deliveries for one in self._consuming)
 
     def so_far(self) -> list[ReceiveReport]:
-        """What every consumer has been given until now."""
+        """The messages that every consumer has been given until now."""
         return [one.so_far() for one in self._consuming]
 
     def advance(self, count: int = ADVANCE, *, consuming: bool = True) -> None:

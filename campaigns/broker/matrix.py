@@ -203,7 +203,7 @@ def outcome(servers: Servers, cell: Cell, side: Side) -> str:
 
 
 class Results:
-    """What came of the cells, kept in a file after each, so that a stopped run goes on where it was."""
+    """The results of the cells, kept in a file after each, so that a stopped run goes on where it was."""
 
     def __init__(self, path: str, commit: str, source: str, *, of_any_commit: bool = False) -> None:
         self._path = path
@@ -212,7 +212,7 @@ class Results:
         self.at = time.strftime("%Y-%m-%d", time.gmtime())
         self.outcomes: dict[str, str] = {}
         self.runs: dict[str, str] = {}
-        """When and at which commit each cell was run: a page may hold cells of several runs."""
+        """The time and commit of each cell's run: a page may hold cells of several runs."""
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)

@@ -18,12 +18,12 @@ from judges.reports import Delivery, ReceiveReport
 
 SHOWN = 5
 Sender = tuple[int, int]
-"""Which producer of the run, and which of its messages."""
+"""The number of a producer in the run, and the number of its message."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What was broken, each with examples in words."""
+    """The broken promises, each with examples in words."""
 
     acknowledged: int
     failed: int

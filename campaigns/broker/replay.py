@@ -123,7 +123,7 @@ def moves_an_offline_group(run: Replay, client: JudgeProcess) -> Figures:
 
 
 def _time_of(stored: Stored, moment: int) -> int:
-    """When the message was stored that begins a round."""
+    """Return the store time of the message that begins a round."""
     return sorted(one.stored_ms for one in stored)[moment * 2 * QUEUES]
 
 

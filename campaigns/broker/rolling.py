@@ -34,12 +34,13 @@ MASTERS = ("broker-a", "broker-b", "broker-c")
 QUEUES = 4
 STOP_SECONDS = 90.0
 COMMITS_BACK = 50
-"""How much older the earlier version is."""
+"""The age of the earlier version."""
 ROOT = Path(__file__).parent.parent.parent
 
 
 class Pace(NamedTuple):
-    """How often clients look at routes, how long brokers drain, which clients can do so, and how often they retry."""
+    """The route interval of clients, the drain time of brokers, the clients that follow it, and the number of
+    retries."""
 
     route_ms: int
     drain_s: int
@@ -68,7 +69,7 @@ def rolls(change: Change, pace: Pace) -> Figures:
 
 @contextmanager
 def _versions(change: Change) -> Iterator[Sequence[Make]]:
-    """What the brokers are at first, and what they become."""
+    """The versions of the brokers at first, and after the upgrade."""
     if change == "restart":
         yield OURS, OURS
     elif change == "migrate":

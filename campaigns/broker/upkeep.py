@@ -1,4 +1,4 @@
-"""What operators do to a cluster under load, and what clients may notice of it: nothing.
+"""Operators' work on a cluster under load, of which clients must notice nothing.
 
 A master is restarted without a failed send, by hand or by draining; queues are added and taken away. Each function
 returns figures and fails by AssertionError.
@@ -114,7 +114,7 @@ def _resize(cluster: Cluster, topic: str, *, reads: int, writes: int) -> None:
 
 
 def _behind(cluster: Cluster, group: str, topic: str, queues: range) -> int:
-    """How many messages of some queues a group has not committed; -1 while not all of them are listed."""
+    """The number of messages of some queues that a group has not committed; -1 while not all of them are listed."""
     progress = cluster.admin(f"consumerProgress -g {group}")
     found = re.findall(rf"^{topic}\s+\S+\s+(\d+)\s+(\d+)\s+(\d+)", progress, re.MULTILINE)
     behind = [int(end) - int(offset) for queue, end, offset in found if int(queue) in queues]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from campaigns.cel.textproto import Message, parse_textproto
-from firearrow.expression.cel.meter import Meter
+from firearrow.expression.cel.meter import CostMeter
 from firearrow.expression.cel.program import compile_cel
 from firearrow.expression.cel.values import BoolKey, TypeValue, Uint, key_of
 from firearrow.expression.errors import BadExpression, NoValue, OutOfBudget
@@ -44,7 +44,7 @@ _UNKNOWN: Final = re.compile(r"is not offered|are not offered|is not a variable"
 
 
 class Outcome(NamedTuple):
-    """What became of one vector: ``passed``, ``failed`` or ``not offered``, and why."""
+    """The outcome of one vector: ``passed``, ``failed`` or ``not offered``, and why."""
 
     file: str
     section: str
@@ -96,7 +96,7 @@ def _evaluated(expression: str, bindings: Mapping[str, Any]) -> Any:  # noqa: AN
     return compile_cel(expression, readers).value(bindings, _MOST_STEPS)
 
 
-def _read(name: str, meter: Meter) -> Any:  # noqa: ANN401 - a value of CEL
+def _read(name: str, meter: CostMeter) -> Any:  # noqa: ANN401 - a value of CEL
     return meter.subject[name]
 
 

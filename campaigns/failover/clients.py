@@ -23,7 +23,7 @@ from judges.reports import ReceiveReport
 
 OURS: Final = "firearrow"
 ROUTE_MS: Final = 1_000
-"""How often the Java client asks for routes here; its own default is 30 s, and the Go client's is fixed to that."""
+"""The route interval of the Java client here; its own default is 30 s, and the Go client's is fixed to that."""
 PAUSE_MS: Final = 25
 LOOK_S: Final = 0.04
 STOCK_LOOK_S: Final = 0.1

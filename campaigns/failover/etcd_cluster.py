@@ -27,7 +27,7 @@ class EtcdCluster:
 
     @property
     def addresses(self) -> list[str]:
-        """Where clients reach the machines."""
+        """The addresses at which clients reach the machines."""
         return [self._url(number, client) for number, (client, _) in enumerate(self._ports)]
 
     def _url(self, number: int, port: int) -> str:

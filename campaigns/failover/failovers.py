@@ -26,7 +26,7 @@ BEFORE = 30
 AFTER = 50
 CUT_S = 5.0
 ELECTION_S = 90.0
-"""How long an election is waited for."""
+"""The longest wait for an election."""
 REJOIN_S = 120.0
 LOOK_S = 0.2
 ROUTE_S = 45.0
@@ -34,7 +34,7 @@ ROUTE_S = 45.0
 
 
 class Outcome(Struct):
-    """What one failover did."""
+    """The outcome of one failover."""
 
     system: str
     fault: Fault
@@ -57,7 +57,8 @@ class Outcome(Struct):
     gone: int = 0
     """Of those lost, messages that a consumer who began at the first message did not get in the end either."""
     stuck: str = ""
-    """What did not come by itself, where the fault had to be mended first or the group was not whole again after it."""
+    """The parts that did not recover by themselves: the fault had to be mended first, or the group was not whole again
+    after it."""
     acts: dict[str, int] = {}
     """In the last outcome of a round: acts other than plain sends in that round, by kind and answer."""
 

@@ -1,4 +1,4 @@
-"""What happens to the master of a group, and how it is mended afterwards."""
+"""Faults of the master of a group, and their mending."""
 
 from collections.abc import Sequence
 from typing import Final, Literal

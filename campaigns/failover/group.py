@@ -24,7 +24,8 @@ STORE: Final = {
     "maxHashSlotNum": "50000",
     "maxIndexNum": "200000",
 }
-"""What the brokers of every system are told alike: an acknowledged message is synced, and files fit a small disk."""
+"""The settings that the brokers of every system share: an acknowledged message is synced, and files fit a small
+disk."""
 
 
 class View(Struct, frozen=True):
@@ -55,7 +56,7 @@ class Group(ABC):
         return f"{self.network.address(NAME_SERVER)}:{self.name_server_port}"
 
     def address(self, number: int) -> str:
-        """Where clients reach a broker."""
+        """The address at which clients reach a broker."""
         return f"{self.network.address(BROKERS[number - 1])}:{self.ports[number]}"
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Where the machines of a group are: on loopback, or each in a network namespace of its own behind one bridge.
+"""The network of a group's machines: on loopback, or each in a network namespace of its own behind one bridge.
 
 Two machines of the bridge lose sight of each other when each takes the other's address for that of a network card that
 nobody has: packets vanish without a word, as behind a dead switch, and nobody else notices. That needs ``ip`` and root.
@@ -164,7 +164,7 @@ class Namespaces:
 
 
 def lacks() -> list[str]:
-    """What this machine lacks for namespaces."""
+    """The programs and rights for namespaces that this machine lacks."""
     tools = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
     needed = tools + (["root"] if os.geteuid() != 0 else [])
     if needed:

@@ -30,7 +30,7 @@ ELSEWHERE: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE)
 
 
 class Machine(NamedTuple):
-    """Where an act runs: this machine."""
+    """The machine on which an act runs: this one."""
 
     network: Network
     clock: Clock

@@ -18,7 +18,7 @@ from judges.conversation import ANSWER
 from judges.payload import Payload
 
 ATTEMPT_MS: Final = 1_000
-"""How long one attempt waits for a broker that may be frozen."""
+"""The time that one attempt waits for a broker that may be frozen."""
 AFTER_A_FAILURE_S: Final = 0.02
 ERRORS_KEPT: Final = 5
 
@@ -65,7 +65,7 @@ class Running(threading.Thread):
         return False
 
     def progress(self) -> dict[str, Any]:
-        """How far it has come."""
+        """The progress of the producer."""
         return {"acknowledged": len(self._acks), "failed": len(self._failed)}
 
     def halt(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from campaigns.faults.rot import Rotting
 from campaigns.faults.small_disk import FullDisk, LyingDisk
 
 Piece = tuple[dict[str, Any], Callable[[], tuple[Figures, list[str]]]]
-"""What tells a piece of work from others, and the work."""
+"""The key of a piece of work, and the work."""
 CYCLES_A_PIECE = 50
 MUTANT_CYCLES = 200
 PARTS = {"rot": 200}

@@ -1,4 +1,4 @@
-"""What a store promised: one line a message, printed after the store said that it reached its level.
+"""The promises of a store: one line a message, printed after the store said that it reached its level.
 
 ::
 

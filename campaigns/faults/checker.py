@@ -39,7 +39,7 @@ _OTHERS: Final = 40
 
 @dataclass
 class Findings:
-    """What a check found."""
+    """The findings of a check."""
 
     records: int = 0
     promised: int = 0
@@ -47,12 +47,12 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
     cut_bytes: int = 0
     end: int = 0
-    """Where the log ends after its recovery."""
+    """The end of the log after its recovery."""
     last_number: int = -1
     found: dict[int, Ack] = field(default_factory=dict)
     """Every message of the log by its number, as a promise of what must be there from now on."""
     entries: defaultdict[tuple[str, int], bytearray] = field(default_factory=lambda: defaultdict(bytearray))
-    """What the queues must hold, by topic and number."""
+    """The contents that the queues must hold, by topic and number."""
     firsts: dict[tuple[str, int], int] = field(default_factory=dict)
     """The offset of the oldest message of every queue."""
 
@@ -62,7 +62,7 @@ class Findings:
         return not self.lost and not self.wrong
 
     def story(self) -> str:
-        """What is wrong, in a few lines."""
+        """The faults, in a few lines."""
         lost = [f"lost: message {ack.number} promised {ack.level} at {ack.physical}" for ack in self.lost[:5]]
         return "\n".join([*lost, *self.wrong[:5], f"{self.records} records, {self.promised} promised"])
 

@@ -38,7 +38,7 @@ ATTEMPTS: Final = 20
 
 
 class Life(NamedTuple):
-    """What is run and where."""
+    """One run of a program, and its directory."""
 
     filesystem: FileSystem
     flush: FlushMode

@@ -29,7 +29,7 @@ from firearrow.store.config import FlushMode
 MESSAGES: Final = 24
 SECOND_FIRST: Final = 1000
 TEARS: Final = (0.1, 0.5, 0.77, 0.99)
-"""How much of a torn write is written."""
+"""The part of a torn write that is written."""
 ATTEMPTS: Final = 40
 
 

@@ -74,11 +74,11 @@ class Ledger:
         self.source = source()
 
     def done(self) -> list[Figures]:
-        """What was recorded of this campaign with this source."""
+        """The records of this campaign with this source."""
         return [entry for entry in self.recorded() if is_of(entry, self.commit, self.source)]
 
     def recorded(self) -> list[Figures]:
-        """What was recorded of this campaign, at whatever commit."""
+        """The records of this campaign, at any commit."""
         if self._path is None or not os.path.exists(self._path):
             return []
         with open(self._path, encoding="utf-8") as lines:

@@ -31,7 +31,7 @@ _OPTIONS: Final = {"ext4": b"commit=300", "xfs": b""}
 
 
 def missing_tools(kind: FileSystem) -> list[str]:
-    """What this machine lacks to do any of it."""
+    """The tools that this machine lacks."""
     needed = [tool for tool in (f"mkfs.{kind}", "losetup") if shutil.which(tool) is None]
     return needed + (["root"] if os.geteuid() != 0 else [])
 

@@ -39,7 +39,7 @@ LONGEST_CYCLE_S: Final = 0.12
 LONG_CYCLE_S: Final = 1.5
 LONG_CYCLES: Final = 0.2
 CUT_WHILE_OPENING: Final = 0.3
-"""How often the time runs from the start of the process; else from the end of its recovery."""
+"""The share of runs whose time counts from the start of the process; else from the end of its recovery."""
 
 
 class PowerLoss:
@@ -60,7 +60,7 @@ class PowerLoss:
         self.beyond_ms = 0
         """The most by which a lost message was older than the two intervals."""
         self.missed_ms = 0
-        """How much of the time after that message the loop did not turn, or waited for a sync."""
+        """The part of the time after that message in which the loop did not turn, or waited for a sync."""
         self.broken: list[str] = []
 
     def run(self, cycles: int, *, stop_when_broken: bool = False) -> Figures:

@@ -33,7 +33,7 @@ class Sent(NamedTuple):
 
     @property
     def unique_key(self) -> str:
-        """What a client would have called it."""
+        """The unique key that a client would have given the message."""
         return unique_key(self.number)
 
     def draft(self) -> Draft:
@@ -69,7 +69,7 @@ class Recipe:
 
 
 def unique_key(number: int) -> str:
-    """What a client would have called the message of that number."""
+    """Return the unique key that a client would have given the message of that number."""
     return f"7F000001{number:024X}"
 
 

@@ -30,7 +30,7 @@ MESSAGES: Final = 24
 ATTEMPTS: Final = 40
 COUNTED_LIVES: Final = 5
 FULL_CALLS: Final = 6
-"""How many calls in a row find no space before there is some again."""
+"""The number of calls in a row that find no space before there is some again."""
 
 
 class Refusal(NamedTuple):
@@ -39,9 +39,9 @@ class Refusal(NamedTuple):
     name: str
     number: int
     calls: int
-    """How many calls in a row are refused; 0 for all that come after."""
+    """The number of calls in a row that are refused; 0 for all that come after."""
     share: float = 0.0
-    """How much of a failing write is done."""
+    """The part of a failing write that is done."""
 
 
 REFUSALS: Final = (
@@ -91,7 +91,8 @@ class Refusing:
         }
 
     def _points_of_a_life(self, scratch: str) -> int:
-        """How many calls can be refused: of the shortest of a few lives, for in a slow one timers add calls."""
+        """The number of calls that can be refused: of the shortest of a few lives, for in a slow one timers add
+        calls."""
         lives = (
             self._live(os.path.join(scratch, f"whole-{number}"), lambda _: None) for number in range(COUNTED_LIVES)
         )

@@ -21,8 +21,8 @@ from firearrow.errors import OffsetNotStored
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.record.decode import RecordHead, peek
 from firearrow.record.layout import BLANK_SIZE
-from firearrow.store.outside.directory import StoreView
-from firearrow.store.outside.inspect import Verified, overview, verify
+from firearrow.store.inspection.directory import StoreView
+from firearrow.store.inspection.inspect import StoreVerification, overview, verify
 from firearrow.store.queue.consume_queue import ENTRY_BYTES
 from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.store.recovery.damage import BadRange
@@ -30,11 +30,11 @@ from firearrow.store.recovery.damage import BadRange
 MESSAGES: Final = 36
 SEGMENT_BYTES: Final = 4096
 OFFSETS: Final = {0: 1, 1: 2}
-"""What a group has read of one topic, by queue."""
+"""The messages that a group has read of one topic, by queue."""
 
 
 class Meaning(Enum):
-    """What a byte is for."""
+    """The use of a byte."""
 
     RECORD = "log record"
     BLANK = "filler's head"
@@ -55,7 +55,7 @@ WITHOUT_MEANING: Final = frozenset({Meaning.LOG_REST, Meaning.QUEUE_REST, Meanin
 
 @dataclass
 class Examined:
-    """What could be had of a store."""
+    """The messages that could be read from a store."""
 
     queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     by_queue: dict[int, bytes] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class RotStore:
         return None
 
     def meaning(self, path: str, position: int) -> Meaning:
-        """What a byte is for."""
+        """Return the use of a byte."""
         kind, _, rest = path.partition("/")
         if kind == "commitlog":
             physical = int(rest) + position
@@ -201,7 +201,7 @@ class RotStore:
                 assert number_of(peek(record).body(record)) == number
                 found.by_key[peek(record).physical_offset] = record
 
-    async def verified(self, root: str) -> Verified:
+    async def verified(self, root: str) -> StoreVerification:
         """Return the output of ``store inspect --verify`` for a copy that was not opened."""
         disk = replace(self._options, root=root).disk()
         try:

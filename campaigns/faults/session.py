@@ -18,11 +18,11 @@ from firearrow.record.encode import Draft
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.runtime.disk.sync_choice import Route, SyncChoice
+from firearrow.runtime.disk.sync_choice import SyncChoice, SyncPlace
 from firearrow.store.config import FlushMode, LogConfig
 from firearrow.store.deletion import RetentionConfig
 from firearrow.store.index.key_index import IndexConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
+from firearrow.store.placement import FLUSHED, WRITTEN, AppendPosition, Level
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
@@ -38,7 +38,7 @@ RouteName = Literal["auto", "inline", "process", "thread"]
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How a directory is opened."""
+    """The settings with which a directory is opened."""
 
     root: str
     flush: FlushMode = "SYNC_FLUSH"
@@ -51,7 +51,7 @@ class Options(Struct, frozen=True, kw_only=True):
     index_slots: int = 16
     index_entries: int = 40
     verify_window: int = 64 << 20
-    """How much of the log a start checks again."""
+    """The part of the log that a start checks again."""
     boot_id: str = "boot-0"
     route: RouteName = "inline"
     mutant: Mutant = ""
@@ -64,7 +64,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def level(self) -> Level:
-        """What a send waits for."""
+        """The level that a send waits for."""
         return FLUSHED if self.flush == "SYNC_FLUSH" else WRITTEN
 
     def config(self) -> StoreConfig:
@@ -93,7 +93,7 @@ class Options(Struct, frozen=True, kw_only=True):
     def disk(self, choice: SyncChoice | None = None) -> RealDisk:
         """The disk below the root; ``choice`` may look on where its syncs go."""
         if choice is None and self.route != "auto":
-            choice = FixedChoice(Route(self.route))
+            choice = FixedChoice(SyncPlace(self.route))
         kind = CarelessDisk if self.mutant == "no-directory-sync" else RealDisk
         return kind(self.root, choice=choice)
 
@@ -101,11 +101,11 @@ class Options(Struct, frozen=True, kw_only=True):
 class FixedChoice(SyncChoice):
     """Sends every sync the same way, so that runs are alike."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: SyncPlace) -> None:
         super().__init__()
         self._route = route
 
-    def route(self, unsynced_bytes: int) -> Route:
+    def route(self, unsynced_bytes: int) -> SyncPlace:
         """Return the fixed route."""
         del unsynced_bytes
         return self._route
@@ -149,14 +149,14 @@ class Session:
             raise
         return session
 
-    def append(self, drafts: Sequence[Draft]) -> list[Appended]:
+    def append(self, drafts: Sequence[Draft]) -> list[AppendPosition]:
         """Append one message, or a batch of one queue."""
         if len(drafts) == 1:
             return [self.store.append(drafts[0])]
         batch = append_batch(self.store, drafts)
         ends = [*batch.physical_offsets[1:], batch.end]
         return [
-            Appended(physical, queue_offset, end, batch.store_timestamp)
+            AppendPosition(physical, queue_offset, end, batch.store_timestamp)
             for physical, queue_offset, end in zip(batch.physical_offsets, batch.queue_offsets, ends, strict=True)
         ]
 

@@ -1,4 +1,4 @@
-"""When a writer's loop turned and when something was synced: what a window of loss is held against.
+"""The times at which a writer's loop turned and synced: a window of loss is held against them.
 
 Under ASYNC_FLUSH a message may be lost with the power until a sync that began after it was written has ended. How long
 that can take is the thorough interval, until it is noticed the flush interval, and for as long as syncs take or the
@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Self
 
 from campaigns.faults.session import FixedChoice
-from firearrow.runtime.disk.sync_choice import Route
+from firearrow.runtime.disk.sync_choice import SyncPlace
 from firearrow.store.log.commit_log import CommitLog
 
 BEAT_MS: Final = 20
@@ -37,17 +37,17 @@ class Span(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """What a writer said about time before it died."""
+    """The times that a writer printed before it died."""
 
     syncs: Sequence[Span] = ()
-    """When at least one sync was running."""
+    """The times in which at least one sync was running."""
     beats: Sequence[int] = ()
     flushed: int = 0
-    """How far the log was said to be durable."""
+    """The durable end of the log, as the writer printed it."""
 
     @classmethod
     def parse(cls, text: bytes, cut_at: int) -> Self:
-        """What is in a writer's output; a last line without an end was not out yet."""
+        """Read the times in a writer's output; a last line without an end was not out yet."""
         lines = [line.split(" ") for line in text.decode().split("\n")[:-1] if line.startswith("# ")]
         changes = [(int(line[2]), 1 if line[1] == "syncing" else -1) for line in lines if line[1].startswith("sync")]
         beats = [line for line in lines if line[1] == "beat"]
@@ -55,7 +55,7 @@ class Timeline(NamedTuple):
         return cls(list(_under_way(changes, cut_at)), [int(beat[2]) for beat in beats], flushed)
 
     def missed_ms(self, began: int, ended: int) -> int:
-        """How much of a stretch of time the loop did not turn, or something was being synced."""
+        """The part of a stretch of time in which the loop did not turn, or a sync was running."""
         beats = [began, *(beat for beat in self.beats if began < beat < ended), ended]
         gaps = [Span(before + BEAT_MS * _MS, after) for before, after in pairwise(beats)]
         syncs = [Span(max(sync.began, began), min(sync.ended, ended)) for sync in self.syncs]
@@ -75,7 +75,7 @@ def _under_way(changes: Iterable[tuple[int, int]], cut_at: int) -> Iterable[Span
 
 
 def _covered(spans: list[Span]) -> int:
-    """How much the spans cover together."""
+    """The time that the spans cover together."""
     total, reached = 0, 0
     for began, ended in sorted(spans):
         total += max(0, ended - max(began, reached))
@@ -86,11 +86,11 @@ def _covered(spans: list[Span]) -> int:
 class WatchedChoice(FixedChoice):
     """Says when syncs begin and end."""
 
-    def __init__(self, route: Route, say: Say) -> None:
+    def __init__(self, route: SyncPlace, say: Say) -> None:
         super().__init__(route)
         self._say = say
 
-    def route(self, unsynced_bytes: int) -> Route:
+    def route(self, unsynced_bytes: int) -> SyncPlace:
         """A sync is on its way."""
         self._say(f"# syncing {time.monotonic_ns()}\n")
         return super().route(unsynced_bytes)

@@ -20,8 +20,8 @@ from campaigns.faults.recipe import Recipe, Sent
 from campaigns.faults.session import DISPATCH_MS, NEVER_MS, Options, Session
 from campaigns.faults.timeline import WatchedChoice, beat
 from firearrow.errors import DiskError, DiskFull
-from firearrow.runtime.disk.sync_choice import Route
-from firearrow.store.placement import Appended
+from firearrow.runtime.disk.sync_choice import SyncPlace
+from firearrow.store.placement import AppendPosition
 
 SETTLES: Final = 9
 """After so many messages queues and index are flushed, where the store does not do so by itself."""
@@ -47,7 +47,7 @@ class Writer:
         self._recipe = recipe
         self._say = say
         self._inflight = inflight
-        self._open: deque[tuple[list[Sent], list[Appended]]] = deque()
+        self._open: deque[tuple[list[Sent], list[AppendPosition]]] = deque()
 
     async def write(self, first: int, count: int) -> int:
         """Append messages from a number on; return the number after the last. Raises when the store is fenced."""
@@ -92,7 +92,7 @@ class Writer:
             else:
                 self._promise(messages, places)
 
-    def _promise(self, messages: list[Sent], places: list[Appended]) -> None:
+    def _promise(self, messages: list[Sent], places: list[AppendPosition]) -> None:
         level = self._session.options.level.name
         ticks, flushed = time.monotonic_ns(), self._session.log.flushed
         lines = []
@@ -125,7 +125,7 @@ async def live(options: Options, recipe: Recipe, say: Say, *, first: int, count:
 
 
 async def _live_once(options: Options, recipe: Recipe, say: Say, first: int, count: int, inflight: int) -> int:
-    session = await Session.open(options, WatchedChoice(Route(options.route), say) if options.watched else None)
+    session = await Session.open(options, WatchedChoice(SyncPlace(options.route), say) if options.watched else None)
     say(f"# open {session.log.tail}\n")
     beating = asyncio.create_task(beat(session.log, say)) if options.watched else None
     try:

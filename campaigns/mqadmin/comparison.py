@@ -20,7 +20,7 @@ from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNam
 
 
 class Printed(Struct, frozen=True):
-    """What a tool printed, and whether it failed."""
+    """The output of a tool, and whether it failed."""
 
     text: str
     failed: bool
@@ -40,7 +40,8 @@ class Outcome(Struct, frozen=True):
 
     @property
     def our_word(self) -> str:
-        """What our tool did: ``same`` as Apache's, ``differs``, ``works`` where Apache's fails, or ``refused``."""
+        """The outcome of our tool: ``same`` as Apache's, ``differs``, ``works`` where Apache's fails, or
+        ``refused``."""
         if self.ours.failed:
             return "refused" if self.theirs.failed else "fails"
         if self.theirs.failed:
@@ -49,7 +50,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def their_word(self) -> str:
-        """What Apache's tool did."""
+        """The outcome of Apache's tool."""
         return "refused" if self.theirs.failed else "works"
 
 

@@ -13,6 +13,7 @@ _CHANGES = (
     (re.compile(r"-?\d+\.\d+(?:E-?\d+)?(?![\d.])(?<!\d\.\d\.\d)"), "F"),
     (re.compile(r"\brt=\d+ms"), "rt=N"),
     (re.compile(r"\d+ minutes, \d+ seconds"), "AGE"),
+    (re.compile(r"\b(timerReadBehind\s*): \d+$"), r"\1: AGE"),
     (re.compile(r"queueOffset=\d+, recallHandle"), "queueOffset=N, recallHandle"),
     (re.compile(r", __CRC32#=\d+"), ""),
     (re.compile(r"__CRC32#=\d+, "), ""),

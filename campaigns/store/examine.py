@@ -32,8 +32,8 @@ from firearrow.model import PhysicalOffset, keys
 from firearrow.record.hosts import HostBytes
 from firearrow.record.message_id import offset_message_id
 from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.store.outside.directory import StoreView
-from firearrow.store.outside.inspect import Verified, overview, verify
+from firearrow.store.inspection.directory import StoreView
+from firearrow.store.inspection.inspect import StoreVerification, overview, verify
 from firearrow.store.queue.consume_queue import SCHEDULE_TOPIC
 from firearrow.store.read.lookup import Boundary
 from firearrow.store.read.queue_reader import ReadRequest
@@ -46,7 +46,7 @@ _STORE_HOST: Final = slice(64, 72)
 
 
 class Findings(msgspec.Struct):
-    """What was found."""
+    """The findings in a store."""
 
     records: int = 0
     """Records in the log."""
@@ -63,7 +63,7 @@ class Findings(msgspec.Struct):
     whole: int = 0
     """Records whose checksum covers every byte."""
     wrong: list[str] = []
-    """What is not as it must be; the first of it."""
+    """The first deviations from the plan."""
 
     def complain(self, text: str) -> None:
         """Remember what is wrong."""
@@ -71,8 +71,8 @@ class Findings(msgspec.Struct):
             self.wrong.append(text)
 
 
-async def verified(root: Path) -> Verified:
-    """What ``firearrow store inspect --verify`` finds."""
+async def verified(root: Path) -> StoreVerification:
+    """The findings of ``firearrow store inspect --verify``."""
     disk = RealDisk(str(root), read_only=True)
     view = await StoreView.open(disk)
     try:
@@ -127,7 +127,7 @@ def _judge_all(raw: RawLog, promised: dict[int, Place], findings: Findings) -> N
 
 
 def fault_of(row: Row) -> str:
-    """What is wrong with a record of the plan; empty when nothing is."""
+    """The fault of a record of the plan; empty when there is none."""
     sent = message(number_of(row.properties))
     if row.body != sent.body or row.sys_flag != sent.sys_flag:
         return f"message {sent.number} at {row.physical} has another body or sysFlag {row.sys_flag}"

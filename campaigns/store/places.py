@@ -1,4 +1,4 @@
-"""Where a message lies, and a file of such places: what a writer promised before it died.
+"""The place of a message, and a file of such places: the promises of a writer before it died.
 
 A line is ``number physical queue_offset``, in digits.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a message lies."""
+    """The place of a message."""
 
     physical: int
     queue_offset: int

@@ -44,12 +44,12 @@ class Planned(NamedTuple):
 
     @property
     def unique_key(self) -> str:
-        """What a client would have called it."""
+        """The unique key that a client would have given the message."""
         return self.properties[keys.UNIQ_KEY]
 
     @property
     def delay_level(self) -> int:
-        """How long it waits; 0 when it does not."""
+        """The delay level of the message; 0 for none."""
         return int(self.properties.get(keys.DELAY, "0"))
 
     @property

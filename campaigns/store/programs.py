@@ -62,7 +62,7 @@ def _check(log: str) -> None:
 
 
 class Inspected(msgspec.Struct):
-    """What ``firearrow store inspect --verify`` said."""
+    """The output of ``firearrow store inspect --verify``."""
 
     status: int
     records: int

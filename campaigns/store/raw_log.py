@@ -37,7 +37,7 @@ class RawLog:
 
     @property
     def end(self) -> int:
-        """Where the last record ends."""
+        """The end of the last record."""
         last = max(self.by_physical, default=0)
         return last + len(self.by_physical[last].record) if self.by_physical else 0
 

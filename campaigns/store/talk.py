@@ -128,7 +128,7 @@ class Talk:
         return [record for queue in queues for record in await self.pull_all(*queue)]
 
     async def max_offset(self, topic: str, queue_id: int) -> int:
-        """Where a queue ends."""
+        """The end of a queue."""
         request = GetMaxOffset(topic=topic, queue_id=queue_id)
         return (await self._caller.call(self._address, request, timeout_ms=TIMEOUT_MS)).answer.offset
 

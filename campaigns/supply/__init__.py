@@ -1,1 +1,1 @@
-"""What a release is made of: its components, known faults of them, and that two builds are equal."""
+"""The parts of a release: its components, known faults of them, and that two builds are equal."""

@@ -1,4 +1,4 @@
-"""What a release is made of.
+"""The parts of a release.
 
 python -m campaigns.supply reproducible     builds wheel and sdist twice and compares them, and dist/ with them
 python -m campaigns.supply audit            known faults of everything in constraints.txt; status 3: no data

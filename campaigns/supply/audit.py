@@ -12,7 +12,7 @@ from typing import Any, Final
 
 TREE = Path(__file__).parents[2]
 SERVICES: Final = ("pypi", "osv")
-"""Where pip-audit can ask: the JSON interface of a package index, and the OSV database."""
+"""The services that pip-audit can ask: the JSON interface of a package index, and the OSV database."""
 TIMEOUT_S: Final = 300
 WRONG_WORDS: Final = 2
 NO_DATA: Final = 3
@@ -21,7 +21,7 @@ NO_DATA: Final = 3
 
 @dataclass(frozen=True)
 class Audit:
-    """What a service says of our dependencies."""
+    """The report of a service on our dependencies."""
 
     service: str
     looked_up: int

@@ -9,7 +9,7 @@ from typing import Final
 
 TREE = Path(__file__).parents[2]
 EXTRAS: Final = "server,compression,failover,metrics"
-"""What a server can use; Spark and its tables have bills of their own environments."""
+"""The packages that a server can use; Spark and its tables have bills of their own environments."""
 OF_THE_ENVIRONMENT: Final = ("pip", "setuptools")
 
 

@@ -19,7 +19,7 @@ WARM_UP: Final = 20_000
 """Messages from which the rate is told."""
 WARM_UP_DUE_S: Final = 40 * 3600
 SLOWER: Final = 1.6
-"""How much slower than the first messages all of them may be sent."""
+"""The factor by which all messages may be slower than the first."""
 MARGIN_S: Final = 8
 PATIENCE_S: Final = 240
 PROBE_S: Final = 0.02

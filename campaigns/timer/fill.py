@@ -11,12 +11,10 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from campaigns.timer.talk import Timer
-from firearrow.broker.identity import Identity
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
-from firearrow.broker.tables.tables import Tables
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.timer.admission import parked, slot_ms
 from firearrow.broker.timer.timers import Timers
 from firearrow.model import Host, keys
@@ -24,7 +22,7 @@ from firearrow.model.names import TIMER_TOPIC
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import encode_properties
-from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.clock import SystemClock, elapsed_ms
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.machine import this_machine
 from firearrow.store.store import Store, StoreConfig
@@ -51,12 +49,14 @@ async def filling(directory: str, settings: BrokerSettings) -> AsyncIterator[Fil
     views = ViewsConfig(queues=settings.queues, index=settings.index, delays_ms=settings.broker.delays_ms)
     config = StoreConfig(log=settings.log, views=views, retention=settings.retention, scrub=settings.scrub)
     store = await Store.open(disk, clock, config, machine.boot_id, zone=machine.zone)
-    identity = Identity(name="filled", cluster="DefaultCluster", ip="127.0.0.1", port=10911)
-    topics = Topics(disk, clock, [])
-    tables = Tables.make(
-        identity, LiveSettings(settings), store, topics, disk=disk, clock=clock, chance=random.Random(0)
+    timers = Timers(
+        store=store,
+        clock=clock,
+        disk=disk,
+        settings=LiveSettings(settings),
+        chance=random.Random(0),
+        stats=BrokerStats("DefaultCluster", elapsed_ms()),
     )
-    timers = Timers(tables)
     store.views.dispatch.views.append(timers.arrived)
     await timers.load()
     running = [asyncio.create_task(store.run()), asyncio.create_task(timers.run())]

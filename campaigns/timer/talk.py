@@ -92,7 +92,7 @@ class TimerTalk:
         await asyncio.gather(*(some() for _ in range(IN_FLIGHT)))
 
     async def end(self) -> int:
-        """Where the queue ends."""
+        """The end of the queue."""
         reply = await self.caller.call(self.address, GetMaxOffset(topic=self.topic, queue_id=0), timeout_ms=TIMEOUT_MS)
         return int(reply.answer.offset)
 

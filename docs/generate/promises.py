@@ -5,7 +5,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from firearrow.broker.gate.promises import PROMISES, AskedOf, Placed, Promise, Success
+from firearrow.broker.gate.promises import PROMISES, Promise, RequestTarget, Success, SuccessStep
 from firearrow.protocol.codes import RequestCode
 
 PAGE = Path(__file__).parents[1] / "reference" / "promises.md"
@@ -42,10 +42,10 @@ def page() -> str:
 
 def _parts() -> Iterator[str]:
     rows: tuple[tuple[str, Callable[[Promise], bool]], ...] = (
-        ("Records in the log", lambda promise: promise.placed is Placed.LOG),
-        ("Changes of tables", lambda promise: promise.placed is Placed.TABLE),
-        ("Changes of users and rules", lambda promise: promise.placed is Placed.ACCOUNTS),
-        ("Changes of this broker alone", lambda promise: promise.placed is Placed.OWN),
+        ("Records in the log", lambda promise: promise.placed is SuccessStep.LOG),
+        ("Changes of tables", lambda promise: promise.placed is SuccessStep.TABLE),
+        ("Changes of users and rules", lambda promise: promise.placed is SuccessStep.ACCOUNTS),
+        ("Changes of this broker alone", lambda promise: promise.placed is SuccessStep.OWN),
         ("Admitted", lambda promise: promise.success is Success.ADMITTED),
         ("Acts without a promise", _is_act),
         ("Questions", lambda promise: promise == Promise()),
@@ -58,7 +58,7 @@ def _parts() -> Iterator[str]:
 
 
 def _is_act(promise: Promise) -> bool:
-    return promise.success is Success.NOTHING and promise.asked_of is not AskedOf.ANY
+    return promise.success is Success.NOTHING and promise.asked_of is not RequestTarget.ANY
 
 
 def _questions(found: dict[RequestCode, Promise]) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _table(found: dict[RequestCode, Promise]) -> Iterator[str]:
     yield "| code | request | asked of | a success waits for | when it is not known whether it stays |"
     yield "|---|---|---|---|---|"
     for code, promise in found.items():
-        unknown = promise.unknown or ("codes 10, 11, 12" if promise.placed is Placed.LOG else "-")
+        unknown = promise.unknown or ("codes 10, 11, 12" if promise.placed is SuccessStep.LOG else "-")
         asked = promise.asked_of.value
-        if promise.asked_of in (AskedOf.MASTER, AskedOf.STATIC_SLAVE_TOO):
+        if promise.asked_of in (RequestTarget.MASTER, RequestTarget.STATIC_SLAVE_TOO):
             asked = f"{asked} with code {promise.at_slave.value}"
         yield f"| {code.value} | {code.name} | {asked} | {promise.placed.value} | {unknown} |"
 

@@ -19,7 +19,7 @@ RECORDING = ("-XX:+RecordDynamicDumpInfo",)
 WARMING = 50
 
 # Servers of a version, and the client that goes with them.
-PAIRS = {"5.5.0": "5.5.0", "4.9.7": "4.9.8"}
+PAIRS = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "5.5.1": "5.5.0"}
 
 
 def java_programs(servers: str) -> tuple[JavaProgram, ...]:

@@ -1,6 +1,7 @@
 """Every artifact that the tests stand on, and how each is made.
 
-`servers-VERSION`    jars of the name server and the broker, 5.5.0 and 4.9.7 (the newest complete set of 4.9)
+`servers-VERSION`    jars of the name server and the broker: 5.5.0; 4.9.7, the newest complete set of 4.9; 5.5.1, whose
+                     broker was published without a name server, a client and tools: these are 5.5.0's
 `clients-VERSION`    jars of the client and the tools, 5.5.0 and 4.9.8
 `java-VERSION`       our Java programs compiled against those
 `filter-VERSION`     our Java program that asks Apache's filter, compiled against the servers' jars
@@ -27,6 +28,8 @@ from judges.install.cache import Artifact, cache_root
 from judges.install.toolchain import run_tool
 
 SERVER_VERSIONS = ("5.5.0", "4.9.7")
+POP_VERSION = "5.5.1"
+"""The version whose broker judges pop: it mends two losses of check-points that 5.5.0 has."""
 JAVA_CLIENT_VERSIONS = ("5.5.0", "4.9.8")
 GO_CLIENT = "v2.1.2"
 CEL_VECTORS = "v0.25.3"
@@ -48,27 +51,41 @@ DOWNLOADS = 16
 BY_NAME_ONLY = frozenset({"rust"})
 """Artifacts that take so long to make that they are made only when they are named."""
 RUST_TARGET = "rust-target"
-"""Where Cargo keeps what it compiled, below the root of the cache: a change of our program compiles that alone."""
+"""The directory in which Cargo keeps what it compiled, below the root of the cache: a change of our program compiles
+that alone."""
 
 # Which jar set serves mqadmin beside servers of a version.
-TOOLS_VERSION = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
+TOOLS_VERSION = {"5.5.1": "5.5.0", "5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
 
 _SERVERS = ("namesrv", "broker")
+_OF_POP_VERSION = ("broker", "common", "controller", "remoting", "store")
+"""The parts that were published of `POP_VERSION`."""
+_OF_DEFAULT = ("acl", "auth", "client", "container", "filter", "namesrv", "srvutil", "tiered-store", "tools")
+"""The parts that servers of `POP_VERSION` take from the first of `SERVER_VERSIONS`."""
 _CLIENTS = ("client", "tools")
 
 _PROGRAMS = Path(__file__).parent.parent / "programs"
 
 
-def _jars(name: str, parts: tuple[str, ...], version: str) -> Artifact:
-    dependencies = "".join(
+def _dependencies(parts: tuple[str, ...], version: str) -> str:
+    return "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{part}</artifactId>"
-        f"<version>{version}</version></dependency>"
+        f"<version>{_version_of(part, version)}</version></dependency>"
         for part in parts
     )
+
+
+def _version_of(part: str, version: str) -> str:
+    return SERVER_VERSIONS[0] if version == POP_VERSION and part in _OF_DEFAULT else version
+
+
+def _jars(name: str, parts: tuple[str, ...], version: str) -> Artifact:
+    pinned = _dependencies((*_OF_POP_VERSION, *_OF_DEFAULT), version) if version == POP_VERSION else ""
     pom = (
         "<project><modelVersion>4.0.0</modelVersion><groupId>firearrow.judges</groupId>"
         f"<artifactId>{name}</artifactId><version>{version}</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
+        + (f"<dependencyManagement><dependencies>{pinned}</dependencies></dependencyManagement>" if pinned else "")
+        + f"<dependencies>{_dependencies(parts, version)}</dependencies></project>"
     )
 
     def build(directory: Path, log: Path) -> None:
@@ -221,7 +238,7 @@ def cpp_judge() -> Artifact:
 
 @cache
 def object_store() -> Artifact:
-    """What our program that serves S3 needs: in a place of its own, since moto brings boto3."""
+    """The packages of our program that serves S3: in a directory of their own, since moto brings boto3."""
 
     def build(directory: Path, log: Path) -> None:
         run_tool([sys.executable, "-m", "pip", "install", "--target", ".", *OBJECT_STORE], directory, log)
@@ -231,7 +248,7 @@ def object_store() -> Artifact:
 
 @cache
 def s3a_jars() -> Artifact:
-    """What Spark's own readers and writers need for ``s3a://``."""
+    """The jars that Spark's own readers and writers need for ``s3a://``."""
     sdk = "software.amazon.awssdk"
     bundle = f"<exclusions><exclusion><groupId>{sdk}</groupId><artifactId>bundle</artifactId></exclusion></exclusions>"
     wanted = [("org.apache.hadoop", "hadoop-aws", HADOOP, bundle), *((sdk, part, AWS_SDK, "") for part in AWS_PARTS)]
@@ -266,7 +283,7 @@ def all_artifacts() -> dict[str, Artifact]:
 def lanes() -> list[list[Artifact]]:
     """Artifacts in the order in which to make them, side by side; Maven's local repository bears one at a time."""
     java = [
-        *_each(server_jars, SERVER_VERSIONS),
+        *_each(server_jars, (*SERVER_VERSIONS, POP_VERSION)),
         *_each(client_jars, JAVA_CLIENT_VERSIONS),
         *_each(classes, JAVA_CLIENT_VERSIONS),
         *_each(filter_judge, SERVER_VERSIONS),

@@ -45,7 +45,7 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """Where the finished artifact is, or will be."""
+        """The path of the finished artifact, before and after it is made."""
         return cache_root() / f"{self.name}-{self._hash()}"
 
     @property

@@ -39,7 +39,7 @@ class JavaProgram:
 
     @property
     def parts(self) -> tuple[Artifact, ...]:
-        """What it needs: the jars of a server, or those of a client and a program of ours over them."""
+        """The parts of a Java program: the jars of a server, or those of a client and a program of ours over them."""
         if self.main.startswith(OURS):
             return client_jars(self.version), classes(self.version)
         return (server_jars(self.version),)

@@ -88,7 +88,7 @@ class ConnectionFailed(FireArrowError):
 
 
 class ListenFailed(FireArrowError):
-    """That address cannot be listened on: it is taken, or not ours."""
+    """The address cannot be listened on: it is taken, or not ours."""
 
 
 class ConnectionLost(FireArrowError):

@@ -25,6 +25,7 @@ Bodies in standard JSON, which is nearly all of them, go straight through msgspe
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -164,7 +165,7 @@ def read(data: bytes) -> Any:  # noqa: ANN401 - untyped data enters here
         text = data.decode()
     except UnicodeDecodeError as error:
         raise BadBody(f"the body is not UTF-8: {error}") from None
-    return _Reader(text).read()
+    return _JsonReader(text).read()
 
 
 class ObjectKey(Mapping[str, Any]):
@@ -226,7 +227,7 @@ def _opened(key: object) -> object:
     if not (isinstance(key, str) and key.startswith("{")):
         return key
     try:
-        members = _Reader(key, in_key=True).read()
+        members = _JsonReader(key, in_key=True).read()
     except BadBody:
         return key
     return ObjectKey(members)
@@ -238,11 +239,17 @@ def _java(value: object) -> bytes:
             _java_key(key) + b":" + _java(item) for key, item in value.items() if item is not None
         )
     if isinstance(value, msgspec.Struct):
-        members = ((f.encode_name, getattr(value, f.name)) for f in msgspec.structs.fields(value))
-        return _java({name: item for name, item in sorted(members) if item is not None})
+        members = ((written, getattr(value, name)) for written, name in _members(type(value)))
+        return _java({name: item for name, item in members if item is not None})
     if isinstance(value, list | tuple | set | frozenset):
         return b"[%b]" % b",".join(_java(item) for item in value)
     return _ENCODER.encode(value)
+
+
+@cache
+def _members(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Return the members of a type by their names on the wire, sorted, with their own names."""
+    return tuple(sorted((field.encode_name, field.name) for field in msgspec.structs.fields(kind)))
 
 
 def _java_key(key: object) -> bytes:
@@ -268,7 +275,7 @@ _LITERAL_ESCAPES: Final = "\"'\\/"
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
-class _Reader:
+class _JsonReader:
     """Recursive descent, at most ``DEPTH_MAX`` deep."""
 
     def __init__(self, text: str, *, in_key: bool = False) -> None:

@@ -41,6 +41,18 @@ def is_coroutine_function(given: object) -> bool:
     return inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None))  # noqa: B004
 
 
+def check_takes_one(function: Callable[..., object], name: str) -> None:
+    """Raise ``SettingsError`` if a function cannot be called with one argument."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # some functions of C do not tell
+    try:
+        signature.bind(None)
+    except TypeError as wrong:
+        raise SettingsError(f"{name} cannot be called with one argument: {wrong}; let it take the message") from None
+
+
 def checked_function(given: V, name: str, what: str) -> V:
     """Raise ``SettingsError`` unless ``given`` is a plain function."""
     if given is not None and not callable(given):

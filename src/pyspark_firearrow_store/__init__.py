@@ -1,4 +1,5 @@
-"""Where Spark finds ``format("rocketmq-store")``. It looks into every top-level module called ``pyspark_*``.
+"""The module in which Spark finds ``format("rocketmq-store")``. It looks into every top-level module called
+``pyspark_*``.
 
 Nothing but pyspark is imported until the source is used: a module that fails here would hide every other source.
 """

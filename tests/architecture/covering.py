@@ -1,4 +1,4 @@
-"""Which tests to run after a change of a module: a map from modules to test files, read from imports.
+"""The tests to run after a change of a module: a map from modules to test files, read from imports.
 
     python -m tests.architecture.covering firearrow.store.log.flush
     python -m tests.architecture.covering src/firearrow/store/log/flush.py --pytest     the paths alone, for pytest
@@ -29,6 +29,9 @@ PROGRAM: Final = re.compile(r"\bfirearrow( |\.cli\b|$)")
 """A string of a test that runs a command line, or imports the commands."""
 FURTHER: Final = {
     "firearrow.__main__": ["tests/unit/client/test_mistakes.py"],
+    "firearrow.broker.handlers.admin.timer": ["tests/unit/broker/test_served_codes.py"],
+    "firearrow.broker.handlers.admin.unserved": ["tests/unit/broker/test_admin.py"],
+    "firearrow.broker.handlers.message.query": ["tests/unit/broker/test_admin.py"],
     "firearrow.client.consumer.division.rebalance": ["tests/simulation/client/test_rebalance_listener.py"],
     "firearrow.mirror.target_tail": ["tests/integration/mirror/test_both_ways.py"],
     "firearrow.runtime.forks": ["tests/integration/client/test_workers.py"],
@@ -50,7 +53,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def imports(name: str) -> dict[str, str]:
-    """What a module imports: its names, and where they come from."""
+    """The names that a module imports, and their modules."""
     found = {}
     for node in ast.walk(ast.parse(modules()[name].read_text())):
         if isinstance(node, ast.Import):
@@ -129,7 +132,7 @@ def coverage() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 
 
 def path_of(name: str) -> str:
-    """Where a module is, from the root of the tree."""
+    """The path of a module, from the root of the tree."""
     return str(modules()[name].relative_to(ROOT))
 
 

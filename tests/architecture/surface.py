@@ -84,10 +84,16 @@ def _members(kind: type) -> Iterator[str]:
         yield from (f"{field.name}" for field in msgspec.structs.fields(kind))
     elif hasattr(kind, "_fields"):
         yield from kind._fields
-    for name, value in vars(kind).items():
+    for name, value in _attributes(kind).items():
         if name.startswith("_") and name not in OPENING and name != "__init__":
             continue
         yield from _member(name, value)
+
+
+def _attributes(kind: type) -> dict[str, object]:
+    """The attributes of a class, with those of the consumers' common part, which has no name of its own here."""
+    shared = [base for base in kind.__bases__ if base.__name__ == "GroupConsumer"]
+    return {name: value for each in (*shared, kind) for name, value in vars(each).items()}
 
 
 def _member(name: str, value: object) -> Iterator[str]:

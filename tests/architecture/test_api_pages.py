@@ -14,7 +14,7 @@ from tests.scenario.test_pages import DOCS, PAGES
 API = DOCS / "reference" / "api"
 DIRECTIVE = re.compile(r"^::: ([\w.]+)(\n    options:\n      members: \[\])?", re.MULTILINE)
 SAME_AS = {"firearrow": "firearrow.client", "firearrow.blocking": "firearrow.client"}
-"""Where the names stand that a module has from another."""
+"""The modules of names that another module exports."""
 
 
 def pages() -> list[Path]:

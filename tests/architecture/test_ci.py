@@ -170,6 +170,62 @@ def test_every_failure_of_a_run_is_written_and_what_passed(tmp_path: Path) -> No
     assert told["passed"] == ["test_broken.py::test_one_that_passes"]
 
 
+def counted(tmp_path: Path, *options: str, status: int) -> str:
+    """Run pytest in a directory and end as `.ci/run` does; return the last line that the run prints."""
+    words = ["-m", "pytest", "-p", "tests.outcomes", "--rootdir", str(tmp_path), "-c", "/dev/null", "-n", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TEST_COUNTS": str(tmp_path / "counts")}
+    cache = ["-o", f"cache_dir={tmp_path / 'cache'}", *options]
+    done = subprocess.run(
+        [sys.executable, *words, *cache], cwd=tmp_path, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == int("--last-failed" not in options), done.stdout.decode()
+    end = re.search(r"^close\(\) \{.*?^\}", (ROOT / ".ci" / "run").read_text(), re.MULTILINE | re.DOTALL)
+    assert end
+    shell = f"set -euo pipefail\nfinish() {{ :; }}\nstarted=0 table= SECOND_RUNS=none\n{end[0]}\ntrap 'close $?' EXIT\n"
+    copy = tmp_path / "counts-of-this-end"
+    copy.write_bytes((tmp_path / "counts").read_bytes())
+    ended = subprocess.run(
+        ["bash", "-c", f"{shell}exit {status}"],
+        cwd=ROOT,
+        env={**environment, "TEST_COUNTS": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == status, ended.stderr
+    assert ("FAILED" in ended.stdout) == (status != 0)
+    return ended.stdout.splitlines()[-1]
+
+
+PYTEST_IN_A_TEST = """
+import subprocess
+import sys
+
+def test_a_run_inside_a_run(tmp_path):
+    (tmp_path / "test_inner.py").write_text("def test_it():\\n    pass\\n")
+    runner = [sys.executable, "-m", "pytest", "-p", "tests.outcomes", "-c", "/dev/null", "--rootdir", "."]
+    subprocess.run([*runner, "test_inner.py"], cwd=tmp_path, check=True)
+"""
+
+
+def test_the_last_line_counts_the_tests_of_all_runs(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text(BROKEN)
+    (tmp_path / "test_inside.py").write_text(PYTEST_IN_A_TEST)
+    assert counted(tmp_path, status=1) == "2 passed, 1 failed, 1 skipped"
+    assert counted(tmp_path, status=0) == "4 passed, 2 failed, 2 skipped"
+    (tmp_path / "test_broken.py").write_text(
+        BROKEN.replace("assert False", "assert True").replace("    raise", "    #")
+    )
+    assert counted(tmp_path, "--last-failed", status=0) == "5 passed, 1 failed, 2 skipped"
+
+
+def test_every_suite_counts_and_the_count_is_the_last_that_a_run_does() -> None:
+    text = (ROOT / ".ci" / "run").read_text()
+    assert "export SECOND_RUNS TEST_COUNTS" in text
+    assert "TEST_COUNTS" not in (ROOT / ".ci" / "twice").read_text() + (ROOT / ".ci" / "each-python").read_text()
+    assert '"tests.outcomes"' in (ROOT / "tests" / "conftest.py").read_text()
+
+
 def test_the_words_of_the_list_are_those_of_real_failures() -> None:
     """A pattern holds its example, and the example is the message of an assertion of the test, or a time limit."""
     for entry in listed():

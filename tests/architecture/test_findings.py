@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "internals" / "review-findings.md"
+PAGE: Final = ROOT / "docs" / "history" / "review-findings.md"
 FINDINGS: Final = [f"{part}{number}" for part, count in zip("ABCD", (23, 15, 12, 10), strict=True)
                    for number in range(1, count + 1)]  # fmt: skip
 COLUMNS: Final = 6

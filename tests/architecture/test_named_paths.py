@@ -10,12 +10,12 @@ from tests.architecture.test_tree import ROOT, tracked_files
 
 PATH: Final = re.compile(r"`(\w[\w./-]*/[\w-]+\.(?:py|md|txt|toml))`")
 HOMES: Final = ("", "src", "src/firearrow", "src/firearrow/testing", "docs", "docs/internals", "tests", "benchmarks")
-HISTORY: Final = ("CHANGELOG.md", "docs/internals/review-findings.md")
-"""Pages that tell what was, by the names of then."""
+HISTORY: Final = ("CHANGELOG.md", "docs/history/")
+"""Pages and folders that tell what was, by the names of then."""
 PAGES: Final = sorted(
     str(path.relative_to(ROOT))
     for path in tracked_files()
-    if path.suffix == ".md" and str(path.relative_to(ROOT)) not in HISTORY
+    if path.suffix == ".md" and not str(path.relative_to(ROOT)).startswith(HISTORY)
 )
 
 

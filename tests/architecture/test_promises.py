@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.gate import gate
-from firearrow.broker.gate.promises import PROMISES, AskedOf, Placed, Success
+from firearrow.broker.gate.promises import PROMISES, RequestTarget, Success, SuccessStep
 from firearrow.protocol.requests import ALL
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_every_request_that_a_broker_serves_has_a_promise_and_no_other() -> None
 def test_a_request_whose_success_is_kept_is_answered_by_the_gate(name: str) -> None:
     code, registry = BY_NAME[name], served()[name]
     if code in OF_ACCESS:
-        assert PROMISES[code].placed in (Placed.ACCOUNTS, Placed.OWN, Placed.NOWHERE)
+        assert PROMISES[code].placed in (SuccessStep.ACCOUNTS, SuccessStep.OWN, SuccessStep.NOWHERE)
         return
     is_gate = registry == "kept" or registry.endswith("gate.before(handlers)")
     assert is_gate == (PROMISES[code].success is Success.KEPT), f"{name} is registered with {registry}"
@@ -60,8 +60,8 @@ def test_only_the_gate_makes_successes_of_kept_requests() -> None:
         str(file.relative_to(SOURCE))
         for file in sorted((SOURCE / "broker").rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Passed", "Kept", "cast")
-        if ast.unparse(node.func) != "cast" or "Kept" in ast.unparse(node.args[0])
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("PlainSuccess", "GatedAnswer", "cast")
+        if ast.unparse(node.func) != "cast" or "GatedAnswer" in ast.unparse(node.args[0])
     }
     assert makers == {"broker/gate/gate.py"}
 
@@ -78,16 +78,16 @@ def test_access_hands_its_successes_to_the_gate() -> None:
 
 def test_what_is_kept_says_where_and_what_is_answered_when_that_is_not_known() -> None:
     for code, promise in PROMISES.items():
-        assert (promise.success is Success.KEPT) == (promise.placed is not Placed.NOWHERE), code.name
+        assert (promise.success is Success.KEPT) == (promise.placed is not SuccessStep.NOWHERE), code.name
         is_send = promise is PROMISES[BY_NAME["SendMessage"]]
-        may_be_unknown = promise.placed in (Placed.LOG, Placed.TABLE, Placed.ACCOUNTS) and not is_send
+        may_be_unknown = promise.placed in (SuccessStep.LOG, SuccessStep.TABLE, SuccessStep.ACCOUNTS) and not is_send
         assert bool(promise.unknown) == may_be_unknown, code.name
 
 
 def test_a_slave_takes_no_record_and_no_change_of_a_table_of_its_group() -> None:
     for code, promise in PROMISES.items():
-        if promise.placed in (Placed.LOG, Placed.TABLE):
-            assert promise.asked_of is AskedOf.MASTER, code.name
+        if promise.placed in (SuccessStep.LOG, SuccessStep.TABLE):
+            assert promise.asked_of is RequestTarget.MASTER, code.name
 
 
 def test_a_refusal_cannot_say_success() -> None:

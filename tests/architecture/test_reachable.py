@@ -20,7 +20,7 @@ ENTRIES = (
     "firearrow.broker.broker", "firearrow.nameserver.server", "firearrow.embedded", "firearrow.spark",
     "pyspark_firearrow", "pyspark_firearrow_store",
 )  # fmt: skip
-"""What users start or import."""
+"""The modules that users start or import."""
 TESTING = "firearrow.testing"
 WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -83,7 +83,7 @@ def public_names(name: str) -> Iterator[str]:
 
 @cache
 def mentions() -> Counter[str]:
-    """How often each word stands in the product."""
+    """Count each word of the product."""
     words: Counter[str] = Counter()
     for name, path in modules().items():
         if not name.startswith(TESTING):

@@ -1,11 +1,10 @@
-"""Rooms that a newcomer finds: small classes, small folders, and no two modules of a folder with almost one name.
+"""Rooms that a newcomer finds: small folders, and no two modules of a folder with almost one name.
 
 Twins are names that become equal when every word of them is cut down to its stem: trailing digits go, then the endings
 in `ENDINGS`, longest first, up to twice, as long as three letters stay; then a final ``e`` and a doubled last letter
 (``pull`` and ``pulling``, ``topic`` and ``topics``, ``group`` and ``grouping``, ``reader`` and ``reading``, ``log2``).
 """
 
-import ast
 from collections import defaultdict
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,6 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 TREES: Final = ("src", "judges", "campaigns")
-CLASS_LINES_MAX: Final = 300
 FOLDER_FILES_MAX: Final = 20
 ENDINGS: Final = ("ings", "ions", "ers", "ors", "ing", "ion", "er", "or", "ed", "es", "s")
 STEM_LETTERS_MIN: Final = 3
@@ -31,19 +29,8 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def class_lines() -> dict[str, int]:
-    """How many lines every class has, by file and name."""
-    found = {}
-    for tree in TREES:
-        for path in sorted((ROOT / tree).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ClassDef):
-                    found[f"{name_of(path)}::{node.name}"] = (node.end_lineno or 0) - node.lineno + 1
-    return found
-
-
 def stem(word: str) -> str:
-    """What is left of a word without its number and its endings."""
+    """Return a word without its number and its endings."""
     word = word.rstrip("0123456789")
     for _ in range(2):
         ending = next((ending for ending in ENDINGS if word.endswith(ending)), "")
@@ -61,11 +48,6 @@ def twins(names: list[str]) -> list[tuple[str, ...]]:
     for name in names:
         alike["_".join(stem(word) for word in name.split("_") if stem(word))].append(name)
     return [tuple(sorted(group)) for group in alike.values() if len(group) > 1]
-
-
-def test_classes_stay_small() -> None:
-    large = {name: lines for name, lines in class_lines().items() if lines > CLASS_LINES_MAX}
-    assert not large, f"split these classes; the limit is {CLASS_LINES_MAX} lines"
 
 
 @pytest.mark.parametrize("folder", folders(), ids=name_of)

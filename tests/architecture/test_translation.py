@@ -32,7 +32,7 @@ def blocks(page: str) -> list[str]:
 
 
 def kind(block: str) -> str:
-    """What a block is: a heading with its level, an item, a table with its size, code with its language."""
+    """The kind of a block: a heading with its level, an item, a table with its size, code with its language."""
     first = block.split("\n", 1)[0]
     if first.startswith("#"):
         return f"heading {len(first) - len(first.lstrip('#'))}"
@@ -49,7 +49,7 @@ def cells(row: str) -> list[str]:
 
 
 def facts(text: str) -> dict[str, list[str]]:
-    """What must be equal in both languages: links, code, numbers; their order is the language's."""
+    """The facts that must be equal in both languages: links, code, numbers; their order is the language's."""
     prose = CODE.sub("", LINK.sub("]", text))
     numbers = [_value(digits, unit) for digits, unit in NUMBER.findall(prose)]
     return {"links": sorted(LINK.findall(text)), "code": sorted(CODE.findall(text)), "numbers": sorted(numbers)}

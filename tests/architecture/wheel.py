@@ -1,4 +1,4 @@
-"""What users install: the rules for the files of the wheel.
+"""The package that users install: the rules for the files of the wheel.
 
     python -m tests.architecture.wheel dist/*.whl     says what a built wheel holds against the rules; .ci/dist runs it
 
@@ -31,7 +31,7 @@ def files_built(wheel: Path) -> list[str]:
 
 
 def objections(files: Iterable[str]) -> Iterator[str]:
-    """Why files may not be in a wheel."""
+    """The reasons why files may not be in a wheel."""
     for file in files:
         package, _, rest = file.partition("/")
         if package.endswith(".dist-info"):
@@ -46,7 +46,7 @@ def objections(files: Iterable[str]) -> Iterator[str]:
 
 
 def difference(built: Iterable[str]) -> Iterator[str]:
-    """Where the files of a built wheel are not those of this tree."""
+    """The differences between the files of a built wheel and those of this tree."""
     code = {file for file in built if ".dist-info/" not in file}
     yield from (f"{file}: in the wheel, not in the tree" for file in sorted(code - set(files_to_build())))
     yield from (f"{file}: in the tree, not in the wheel" for file in sorted(set(files_to_build()) - code))

@@ -1,1 +1,1 @@
-"""What people do wrong, done for real: the first line that each of them sees, and how soon."""
+"""Mistakes of people, made for real: the first line that each of them sees, and how soon."""

@@ -12,11 +12,11 @@ class Case(Struct, frozen=True):
     mistake: str
     """In plain words, as the page has it."""
     names: str
-    """What the line must name: the thing that is wrong."""
+    """The wrong thing that the line must name."""
     because: str
-    """What it must give as the reason."""
+    """The reason that the line must give."""
     do: str
-    """What it must tell to do."""
+    """The remedy that the line must tell."""
     words: str = ""
     """A command without its first word, as a shell reads it."""
     code: str = ""

@@ -1,4 +1,5 @@
-"""What the mistakes are made at: a cluster, servers of other kinds, directories. Cases name them with a dollar sign."""
+"""The places where mistakes are made: a cluster, servers of other kinds, directories. Cases name them with a dollar
+sign."""
 
 import datetime
 import http.server

@@ -31,7 +31,7 @@ MAIN: Final = "import sys; from firearrow.cli import main; sys.argv[0] = 'firear
 
 
 class Outcome(Struct, frozen=True):
-    """What came of a mistake."""
+    """The outcome of a mistake."""
 
     case: Case
     line: str
@@ -53,7 +53,7 @@ USUAL: Final = {
     "http": "8080",
     "web": "8080",
 }
-"""What the page has for a place of the run."""
+"""The words of the page for a place of the run."""
 
 VARIES: Final = re.compile(
     r" at 0x[0-9a-f]+|[0-9-]{10} [0-9:,]{12} |\b[0-9A-F]{32}\b|(?<=serves on )[0-9.:]+|(?<=broker )\S+(?= serves)"
@@ -92,7 +92,8 @@ def _once(case: Case, places: Mapping[str, str], wraps: str, start_s: float) -> 
 
 
 def _start_seconds(case: Case, places: Mapping[str, str]) -> float:
-    """What the same takes without the mistake, at this moment: a start of Python with the modules that are needed."""
+    """The time of the same command without the mistake, at this moment: a start of Python with the modules that are
+    needed."""
     words = ["-c", LOAD, case.words.split()[0]] if case.is_command else ["-c", BEGIN + "print('ready')"]
     return look([sys.executable, *words], _environment(case, places)).seconds
 

@@ -18,11 +18,11 @@ ROWS, COLUMNS = 24, 80
 PATIENCE_S = 20.0
 ESCAPE = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07|\r")
 PROGRESS = re.compile("[\u2800-\u28ff] [0-9]+ sent.*")
-"""How ``firearrow produce`` shows that it works, which tells nothing and vanishes."""
+"""The sign by which ``firearrow produce`` shows that it works, which tells nothing and vanishes."""
 
 
 class Seen(Struct, frozen=True):
-    """What was on the terminal when the line was there, or when the process had ended."""
+    """The text on the terminal when the line was there, or when the process had ended."""
 
     line: str
     seconds: float

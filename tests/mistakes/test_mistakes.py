@@ -18,7 +18,7 @@ CHOSEN = this_turn(CASES, __name__)
 
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[Mapping[str, Outcome | None]]:
-    """What came of the mistakes of this turn, which are made a few at once."""
+    """The outcomes of the mistakes of this turn, which are made a few at once."""
     with places() as found:
         yield dict(zip(map(name, CHOSEN), run_all(CHOSEN, found), strict=True))
 

@@ -30,7 +30,7 @@ BLOCK_SECONDS = 240
 START_SECONDS = 60
 
 SAID = ("one espresso", "SEND_OK", "asyncio: new two lattes", "blocking: hello")
-"""What the blocks of the README print."""
+"""The output of the README's blocks."""
 
 
 class Block(NamedTuple):

@@ -1,4 +1,5 @@
-"""What a new user does: an empty virtual environment, then README's blocks, from ``pip install`` to a consumed message.
+"""The first steps of a new user: an empty virtual environment, then README's blocks, from ``pip install`` to a consumed
+message.
 
     python -m tests.scenario.newuser dist/firearrow-*.whl [python3.12 python3.13 ...]
 

@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 PROGRAMS = "/usr/lib/postgresql/*/bin"
-"""Where Debian's package postgresql has its programs."""
+"""The directory of the programs of Debian's package postgresql."""
 USER = "postgres"
-"""Who runs the server when the tests run as root, which PostgreSQL refuses."""
+"""The user that runs the server when the tests run as root, which PostgreSQL refuses."""
 START_SECONDS = 60.0
 
 

@@ -48,7 +48,7 @@ async def _played(stage: Stage, text: str) -> AsyncIterator[str]:
 
 
 def difference(path: Path, seed: int = 0) -> Iterator[str]:
-    """Where what comes of a script is not what it says."""
+    """The differences between the outcome of a script and its text."""
     said = path.read_text()
     played = play(said, seed)
     yield from difflib.unified_diff(said.splitlines(), played.splitlines(), path.name, f"seed {seed}", lineterm="")

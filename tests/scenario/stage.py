@@ -46,7 +46,7 @@ CONSUMER_WORDS: Final = rf"{TAG}(?P<words> ordered| broadcasting)?( with (?P<ret
 
 
 class HandlerFailed(Exception):
-    """What a handler raises when the script wants it."""
+    """Raised by a handler when the script wants it."""
 
 
 class Stage:

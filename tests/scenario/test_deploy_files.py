@@ -28,13 +28,13 @@ PROGRAM = "/opt/firearrow/bin/firearrow"
 KUBERNETES = ("1.30", kubernetes_validate.latest_version())
 GRACE_S = 90
 PORTS = {"broker": 5557, "nameserver": 5556}
-"""Where servers show metrics and health, in every file and on the pages."""
+"""The port at which servers show metrics and health, in every file and on the pages."""
 FROM_KUBERNETES = "10.0.0.7"
-"""What stands for a value that Kubernetes fills in."""
+"""The placeholder of a value that Kubernetes fills in."""
 
 
 class Start(NamedTuple):
-    """How a server is started, and how long it has to end."""
+    """The command that starts a server, and the time that it has to end."""
 
     where: str
     words: list[str]

@@ -15,7 +15,7 @@ class EarlyLog:
 
     @property
     def kept(self) -> int:
-        """What is written."""
+        """The log without its waits."""
         return int(self._log.written)
 
     def __getattr__(self, name: str) -> Any:

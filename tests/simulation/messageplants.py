@@ -24,8 +24,8 @@ from firearrow.broker.timer.enqueue import Enqueue
 from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
 from firearrow.broker.transaction import decisions, resumption
 from firearrow.broker.transaction.checks import Checks
-from firearrow.broker.transaction.ends import Ends
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.ends import EndRequests
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Ledger, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
@@ -39,7 +39,7 @@ from firearrow.store import keepers
 from firearrow.store.read.lookup import IsWanted
 from firearrow.store.timer import chain, recovery
 from firearrow.store.timer.files import TimerFiles
-from firearrow.store.timer.layout import Span
+from firearrow.store.timer.layout import SlotTime
 from firearrow.store.timer.wheel import Wheel
 from tests.simulation.client import test_producer
 from tests.simulation.partplants import PartPlant
@@ -54,7 +54,7 @@ from tests.unit.broker import (
     test_transactions,
 )
 from tests.unit.expression import test_sql
-from tests.unit.store import test_timer_files
+from tests.unit.store.timer import test_files as test_timer_files
 
 # ---- transactions
 
@@ -89,7 +89,7 @@ def asks_the_same_member_for_ever(patch: pytest.MonkeyPatch) -> None:
 def forgets_first_offsets_at_a_restart(patch: pytest.MonkeyPatch) -> None:
     """After a start a transaction is known by the offset of its last question alone."""
 
-    async def pending_of(self: Journal, record: Record) -> int:
+    async def pending_of(self: Journal, record: HalfRecord) -> int:
         return self.ledger.now_at(record.head.queue_offset)
 
     patch.setattr(Journal, "pending_of", pending_of)
@@ -103,7 +103,7 @@ def ends_whatever_is_at_the_place(patch: pytest.MonkeyPatch) -> None:
 def stores_a_commit_again_whose_op_message_is_lost(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks for the final message before a question or a repeated commit."""
 
-    async def never(_self: Journal, _record: Record) -> bool:
+    async def never(_self: Journal, _record: HalfRecord) -> bool:
         return False
 
     patch.setattr(Journal, "has_final", never)
@@ -117,8 +117,8 @@ def keeps_a_full_disk_full(patch: pytest.MonkeyPatch) -> None:
 def writes_half_messages_again_without_end(patch: pytest.MonkeyPatch) -> None:
     """Files that are not expired are deleted although most of their bytes must be written again."""
 
-    async def blind(_self: keepers.Keepers, _files: Any, wanted: int) -> keepers.Worth:
-        return keepers.Worth(wanted, 0, Counter())
+    async def blind(_self: keepers.Keepers, _files: Any, wanted: int) -> keepers.DeletionWorth:
+        return keepers.DeletionWorth(wanted, 0, Counter())
 
     patch.setattr(keepers.Keepers, "worth", blind)
 
@@ -126,7 +126,7 @@ def writes_half_messages_again_without_end(patch: pytest.MonkeyPatch) -> None:
 def resumes_the_record_that_is_named(patch: pytest.MonkeyPatch) -> None:
     """A resumption writes the record of its id again, wherever its transaction is by now."""
 
-    async def as_named(_journal: Journal, record: Record) -> tuple[Record, int]:
+    async def as_named(_journal: Journal, record: HalfRecord) -> tuple[HalfRecord, int]:
         return record, record.head.queue_offset
 
     patch.setattr(resumption, "_present", as_named)
@@ -135,7 +135,7 @@ def resumes_the_record_that_is_named(patch: pytest.MonkeyPatch) -> None:
 def looks_at_the_newest_messages_with_a_key(patch: pytest.MonkeyPatch) -> None:
     """Eight later messages with the key of a transaction hide its records."""
 
-    async def newest(self: Journal, topic: str, record: Record, since_ms: int, is_wanted: IsWanted) -> Any:
+    async def newest(self: Journal, topic: str, record: HalfRecord, since_ms: int, is_wanted: IsWanted) -> Any:
         found = await self._store.lookups.by_key(topic, record.unique_key, 8, since_ms, self._clock.now_ms())
         return next((peek(one) for one in found.records if is_wanted(one, peek(one))), None)
 
@@ -144,16 +144,16 @@ def looks_at_the_newest_messages_with_a_key(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_no_rollback_of_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
     """The rollback of a transaction that was given up is answered with success, and changes nothing."""
-    end = Ends._end
+    end = EndRequests._end
 
-    def forgetful(self: Ends, work: Slice, one: Any, record: Any) -> int | None:
+    def forgetful(self: EndRequests, work: Slice, one: Any, record: Any) -> int | None:
         outcome = self._journal.ledger.outcome_at(self._journal.ledger.now_at(one.request.tran_state_table_offset))
         if outcome is Outcome.GIVEN_UP and one.outcome is Outcome.ROLLED_BACK:
             one.answer(None)
             return None
         return end(self, work, one, record)
 
-    patch.setattr(Ends, "_end", forgetful)
+    patch.setattr(EndRequests, "_end", forgetful)
 
 
 def resumes_what_was_rolled_back_before_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def asks_for_the_version_without_a_deadline(patch: pytest.MonkeyPatch) -> None:
 def waits_for_a_place_that_is_taken(patch: pytest.MonkeyPatch) -> None:
     """A message waits, and all others behind it, until the place of its slot is free."""
 
-    def span(self: TimerFiles, due_ms: int, now_ms: int) -> Span | None:
+    def span(self: TimerFiles, due_ms: int, now_ms: int) -> SlotTime | None:
         own = self.own_span(due_ms, now_ms)
         return own if self.wheel.occupant_ms(own.due_ms) in (None, own.due_ms) else None
 
@@ -305,8 +305,8 @@ def serves_pulls_as_they_come(patch: pytest.MonkeyPatch) -> None:
     """Pulls without a filter stand in the line of those that wait for filters."""
 
     def add(self: WokenPulls[Any], woken: Iterable[Any]) -> None:
-        self._filtered.extend(woken)
-        self._make_due()
+        for parked in woken:
+            self._filters.add(parked.owner, functools.partial(self._serve_one, self._filters, parked))
 
     patch.setattr(WokenPulls, "add", add)
 

@@ -12,22 +12,22 @@ from typing import Any, Final, cast
 import pytest
 from msgspec.structs import replace
 
-from firearrow.access.audit_lines import Chain
+from firearrow.access.audit_lines import ChainEnd
 from firearrow.access.audit_log import AuditLog
 from firearrow.broker import lanes, registration
 from firearrow.broker.dedup import row_windows
 from firearrow.broker.dedup.window import Windows
 from firearrow.broker.delivery.notices import Notices
-from firearrow.broker.delivery.schedule import Due
+from firearrow.broker.delivery.schedule import DueDelivery
 from firearrow.broker.gate.waiting_answers import Acks
 from firearrow.broker.handlers.group import consumer, reset
 from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
 from firearrow.broker.handlers.group.reset import ResetHandlers
-from firearrow.broker.lanes import Lane, Lanes, Wait
+from firearrow.broker.lanes import Lane, Lanes, WaitKind
 from firearrow.broker.registration import Registration
 from firearrow.broker.statistics.counters import BrokerStats, _Family
 from firearrow.broker.statistics.history import CountHistory
-from firearrow.broker.statistics.meters import Counts, Meter
+from firearrow.broker.statistics.meters import Meter, TrafficCounts
 from firearrow.broker.statistics.watch import Watch
 from firearrow.broker.transaction import side_by_side
 from firearrow.errors import BadFrame
@@ -64,7 +64,7 @@ FEW: Final = 50
 def delivers_whatever_is_due(patch: pytest.MonkeyPatch) -> None:
     """A20: everything that is due is delivered, and as many are counted from the first on."""
 
-    def due_anywhere(waiting: list[Due], now_ms: int) -> list[Due]:
+    def due_anywhere(waiting: list[DueDelivery], now_ms: int) -> list[DueDelivery]:
         return [one for one in waiting if one.due_ms <= now_ms]
 
     patch.setattr(test_due, "due_first", due_anywhere)
@@ -109,9 +109,9 @@ def samples_all_in_one_turn(patch: pytest.MonkeyPatch) -> None:
 def keeps_a_meter_for_every_counter(patch: pytest.MonkeyPatch) -> None:
     """D4: messages and bytes of every topic have a history of their own."""
     of, sample = _Family.of, BrokerStats.sample
-    meters: dict[int, tuple[Counts, Meter, Meter]] = {}
+    meters: dict[int, tuple[TrafficCounts, Meter, Meter]] = {}
 
-    def metered(self: _Family, key: str) -> Counts:
+    def metered(self: _Family, key: str) -> TrafficCounts:
         counts = of(self, key)
         meters.setdefault(id(counts), (counts, Meter(0), Meter(0)))
         return counts
@@ -162,7 +162,7 @@ class PartPlant:
     put_back: PutBack
     test: Callable[[], None]
     rule: str
-    """What its complaint says, as a regular expression."""
+    """The text of its complaint, as a regular expression."""
 
     def hunt(self, seed: int) -> None:
         """Raise what is wrong."""
@@ -205,7 +205,7 @@ def begins_the_chain_anew(patch: pytest.MonkeyPatch) -> None:
     """A start after a kill at the beginning of an audit file finds no line there, and begins a chain of its own."""
 
     async def leave_it(self: AuditLog, number: int) -> None:
-        self._number, self._chain = number, Chain()
+        self._number, self._chain = number, ChainEnd()
 
     patch.setattr(AuditLog, "_remove_unbegun", leave_it)
     patch.setattr(AuditLog, "_continue", lambda _self, _number, _data: 0)
@@ -227,7 +227,7 @@ def _old_half_messages() -> None:
 
 def counts_no_refusal(patch: pytest.MonkeyPatch) -> None:
     """A lane refuses a request, and its metric stays."""
-    patch.setattr(Lane, "refusal", lambda self, peer, owner: self._refusal(peer, self._owners.get(peer, owner)))
+    patch.setattr(Lane, "refusal", lambda self, peer, owner: self._refusal(peer, self._line.owner_of(peer, owner)))
 
 
 def questions_without_bound(patch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def keeps_bodies(patch: pytest.MonkeyPatch) -> None:
 
 
 def _of_a_lookup() -> None:
-    test_lanes.test_a_body_that_no_job_needs_counts_no_more(Wait.INDEX)
+    test_lanes.test_a_body_that_no_job_needs_counts_no_more(WaitKind.INDEX)
 
 
 def asks_one_member_after_the_other(patch: pytest.MonkeyPatch) -> None:

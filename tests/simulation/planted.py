@@ -31,12 +31,12 @@ IN_PARTS: Final[tuple[PartPlant, ...]] = (
 
 
 class Caught(NamedTuple):
-    """That a fault was seen."""
+    """A fault that was seen."""
 
     seeds: int
-    """How many it took."""
+    """The number of seeds until then."""
     words: str
-    """What was said first."""
+    """The first complaint."""
     is_expected: bool
     """Whether it is what this fault should be seen as."""
 

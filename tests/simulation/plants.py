@@ -12,11 +12,11 @@ import pytest
 
 from firearrow.broker.handlers.message import pull
 from firearrow.broker.handlers.message.pull import PullHandlers
-from firearrow.broker.pull import backlog
+from firearrow.broker.pull.backlog import BacklogLine
 from firearrow.broker.pull.long_poll import ParkedPulls
 from firearrow.broker.state.journal import Edition
 from firearrow.errors import DiskError
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.handlers import Call
 from firearrow.remoting.room import Room
 from firearrow.runtime.disk import door as disk
@@ -55,8 +55,8 @@ def short_of_descriptors_is_broken(patch: pytest.MonkeyPatch) -> None:
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:
     """A4: all requests of one read are answered before anything is written, however much that is."""
-    patch.setattr(Connection, "_is_full", lambda _self: False)
-    patch.setattr(backlog, "MOST_IN_A_TURN", 1 << 40)
+    patch.setattr(ConnectionDriver, "_is_full", lambda _self: False)
+    patch.setattr(BacklogLine, "is_full", False)
     patch.setattr(Room, "has_room", True)
 
 
@@ -127,7 +127,7 @@ class Plant:
     put_back: PutBack
     options: Options
     rule: str
-    """What the first complaint begins with, or one of several, as a regular expression."""
+    """The beginning of the first complaint, or of one of several, as a regular expression."""
 
     def hunt(self, seed: int) -> None:
         """Raise what is wrong in one cluster."""

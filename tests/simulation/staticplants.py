@@ -13,7 +13,7 @@ from firearrow.broker.replication.slave import Slave
 from firearrow.broker.settings import changes
 from firearrow.broker.settings.config import load_settings
 from firearrow.model.group_state import GroupState
-from firearrow.protocol.ha_stream import Verdict
+from firearrow.protocol.ha_stream import ClaimVerdict
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import (
     test_compared_logs,
@@ -30,9 +30,9 @@ def compares_lengths_only(patch: pytest.MonkeyPatch) -> None:
     """E4: a slave whose log is not longer than the master's is served, whatever its records are."""
     right = log_digest.verdict_on
 
-    async def verdict_on(*arguments: Any) -> Verdict:
+    async def verdict_on(*arguments: Any) -> ClaimVerdict:
         verdict = await right(*arguments)
-        return Verdict.AGREES if verdict is Verdict.DIFFERS else verdict
+        return ClaimVerdict.AGREES if verdict is ClaimVerdict.DIFFERS else verdict
 
     patch.setattr(compared_feed, "verdict_on", verdict_on)
 

@@ -9,16 +9,17 @@ from typing import Any, Final, cast
 import pytest
 from msgspec.structs import replace
 
-from firearrow.access.change_gate import AtOnce
+from firearrow.access.change_gate import OpenGate
 from firearrow.access.copies import AccountCopies
 from firearrow.broker import broker
 from firearrow.broker.failover.group_master import GroupMaster
 from firearrow.broker.failover.table_reports import TableReports
 from firearrow.broker.gate.gate import Gate
 from firearrow.broker.gate.promises import of_slave
-from firearrow.broker.gate.waiting_answers import Owed
+from firearrow.broker.gate.waiting_answers import OwedAnswer
 from firearrow.broker.handlers.admin import topic
 from firearrow.broker.handlers.admin.replication import ReplicationHandlers
+from firearrow.broker.handlers.admin.topic_deletion import TopicDeletionHandlers
 from firearrow.broker.handlers.group.offset import OffsetHandlers
 from firearrow.broker.replication import table_source
 from firearrow.broker.replication.held_questions import HELD_S, HeldQuestions
@@ -27,7 +28,7 @@ from firearrow.broker.replication.offset_copies import OffsetCopies, ToldOffsets
 from firearrow.broker.replication.table_source import AnyMaster, MasterOfEpoch
 from firearrow.broker.replication.topic_copies import TopicCopies
 from firearrow.broker.tables import groups
-from firearrow.broker.tables.group_book import Groups
+from firearrow.broker.tables.group_book import GroupBook
 from firearrow.broker.tables.groups import SubscriptionGroups
 from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.table_changes import TableChanges
@@ -72,7 +73,7 @@ def pauses_after_a_slow_copy(patch: pytest.MonkeyPatch) -> None:
 def answers_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
     """A change of the tables is answered when the master has it."""
 
-    def answer(_self: TableChanges, later: Owed, answer: Answer = SUCCESS) -> None:
+    def answer(_self: TableChanges, later: OwedAnswer, answer: Answer = SUCCESS) -> None:
         later.answer(answer)
 
     patch.setattr(TableChanges, "answer", answer)
@@ -99,17 +100,17 @@ def takes_commits_at_every_slave(patch: pytest.MonkeyPatch) -> None:
 
 def makes_groups_at_slaves(patch: pytest.MonkeyPatch) -> None:
     """The first use of a group makes it, also at a slave."""
-    make = Groups.__init__
+    make = GroupBook.__init__
 
-    def init(self: Groups, *arguments: Any, **_is_copy: bool) -> None:
+    def init(self: GroupBook, *arguments: Any, **_is_copy: bool) -> None:
         make(self, *arguments, is_copy=False)
 
-    patch.setattr(Groups, "__init__", init)
+    patch.setattr(GroupBook, "__init__", init)
 
 
 def answers_users_at_once(patch: pytest.MonkeyPatch) -> None:
     """A change of users is answered when the master has it."""
-    patch.setattr(Gate, "changed", AtOnce.changed)
+    patch.setattr(Gate, "changed", OpenGate.changed)
 
 
 def tells_without_the_users(patch: pytest.MonkeyPatch) -> None:
@@ -187,7 +188,7 @@ def takes_tables_of_any_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_reports_of_lost_directories(patch: pytest.MonkeyPatch) -> None:
-    """What a replica told counts for every directory that it has later."""
+    """A replica's report counts for every directory that it has later."""
 
     def has(self: TableReports, replica: int) -> int:
         return max((told for (one, _), told in self._taken.items() if one == replica), default=-1)
@@ -206,8 +207,8 @@ def tells_of_rows_that_it_left_out(patch: pytest.MonkeyPatch) -> None:
     right = OffsetCopies.take
 
     def begins_anew(self: Metadata, topic: str, queue_id: int, _end: int) -> None:
-        self._tables.offsets.forget_queue(topic, queue_id)
-        self._offsets.ended(topic, self._tables.store.log.tail)
+        self._tables.offsets.table.forget_queue(topic, queue_id)
+        self._offsets.ended(topic, self._store.log.tail)
 
     async def take(self: OffsetCopies, told: ToldOffsets, told_at: int, *, deletes: bool = True) -> bool:
         await right(self, told, told_at, deletes=deletes)
@@ -259,14 +260,14 @@ def makes_deleted_topics_again(patch: pytest.MonkeyPatch) -> None:
 
 def ends_lives_late(patch: pytest.MonkeyPatch) -> None:
     """The life of a deleted topic ends where the log ends when its files are removed."""
-    right = topic.TopicHandlers._delete_queues
+    right = TopicDeletionHandlers._delete_queues
 
-    async def delete(self: topic.TopicHandlers, topics: list[str], ended: Callable[[str, int], None]) -> None:
+    async def delete(self: TopicDeletionHandlers, topics: list[str], ended: Callable[[str, int], None]) -> None:
         await right(self, topics, ended)
         self._changes._ends |= dict.fromkeys(topics, self._store.log.tail)
         self._changes.deleted(topics)
 
-    patch.setattr(topic.TopicHandlers, "_delete_queues", delete)
+    patch.setattr(TopicDeletionHandlers, "_delete_queues", delete)
 
 
 def looks_for_strays_before_the_log(patch: pytest.MonkeyPatch) -> None:
@@ -277,7 +278,7 @@ def looks_for_strays_before_the_log(patch: pytest.MonkeyPatch) -> None:
     async def early(self: Metadata, master: Address, agreed: int) -> None:
         await copy(self, master, agreed)
         copies = self._topic_copies
-        found[copies] = {topic for topic in self._tables.store.queues.topics() if right(copies, topic)}
+        found[copies] = {topic for topic in self._store.queues.topics() if right(copies, topic)}
 
     patch.setattr(Metadata, "_copy", early)
     patch.setattr(TopicCopies, "_is_stray", lambda self, topic: topic in found.get(self, ()) and right(self, topic))

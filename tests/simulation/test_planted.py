@@ -1,4 +1,4 @@
-"""What got past every suite once is caught now, for ever."""
+"""Faults that got past every suite once are caught now, for ever."""
 
 import importlib
 from pathlib import Path

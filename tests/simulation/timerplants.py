@@ -16,11 +16,12 @@ from firearrow.store import keepers
 from firearrow.store.paths import ABORT
 from firearrow.store.recovery.presence import Presence
 from firearrow.store.retention import Retention
+from firearrow.store.store import Store
 from firearrow.store.timer import pending, recovery
 from firearrow.store.timer.config import TimerConfig
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import test_full_start, test_timer_renewal
-from tests.unit.store import test_timer_files
+from tests.unit.store.timer import test_files as test_timer_files
 
 
 def looks_at_all_units_in_one_turn(patch: pytest.MonkeyPatch) -> None:
@@ -61,8 +62,8 @@ def stores_portions_again_whole(patch: pytest.MonkeyPatch) -> None:
 def writes_pending_timers_again_without_end(patch: pytest.MonkeyPatch) -> None:
     """Files that are not expired are deleted although most of their bytes must be written again."""
 
-    async def blind(_self: keepers.Keepers, _files: Any, wanted: int) -> keepers.Worth:
-        return keepers.Worth(wanted, 0, Counter())
+    async def blind(_self: keepers.Keepers, _files: Any, wanted: int) -> keepers.DeletionWorth:
+        return keepers.DeletionWorth(wanted, 0, Counter())
 
     patch.setattr(keepers.Keepers, "worth", blind)
 
@@ -81,9 +82,9 @@ def holds_timers_while_sends_are_refused(patch: pytest.MonkeyPatch) -> None:
     """Due timers wait until the disk is less full, and the disk waits until they are delivered."""
     init = SlotDelivery.__init__
 
-    def held(self: SlotDelivery, tables: Any, *arguments: Any) -> None:
-        init(self, tables, *arguments)
-        self._pressure = tables.store.retention
+    def held(self: SlotDelivery, *arguments: Any, store: Store, **more: Any) -> None:
+        init(self, *arguments, store=store, **more)
+        self._pressure = cast("Any", store.retention)
 
     patch.setattr(SlotDelivery, "__init__", held)
 

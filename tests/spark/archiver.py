@@ -30,7 +30,7 @@ ROWS_PER_BATCH = {"follow": "500", "finish": "20000"}
 
 
 def table(name: str, directory: Path) -> LakeTable:
-    """Where a format's table is; ``native-`` in front asks for the runtime inside Spark."""
+    """The location of a format's table; ``native-`` in front asks for the runtime inside Spark."""
     form = name.removeprefix("native-")
     if name == "native-iceberg":
         return LakeTable("iceberg", "", "lake.shop.orders", native=True)
@@ -54,7 +54,7 @@ def archives(what: str, directory: Path, name_server: str, topic: str, formats: 
 
 
 def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: str, topic: str) -> dict[str, Any]:
-    """What each table lacks, has twice, or has otherwise than the topic."""
+    """The rows that each table lacks, has twice, or has otherwise than the topic."""
     messages = held(name_server, topic)
     truth = {place: message.body for place, message in messages.items()}
     verdict: dict[str, Any] = {"messages": len(truth)}

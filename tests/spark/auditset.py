@@ -36,7 +36,7 @@ SAY_EVERY = 15
 
 
 def every(number: int, rest: int) -> "Column":
-    """Which numbers have a fault of a kind."""
+    """The numbers that have a fault of a kind."""
     return F.col("n") % number == rest
 
 
@@ -58,7 +58,7 @@ def receipts(spark: "SparkSession", messages: int) -> "DataFrame":
 
 
 def stored(spark: "SparkSession", messages: int) -> "DataFrame":
-    """What a broker would hold of them, but for the planted faults."""
+    """The messages that a broker would hold without the planted faults."""
     numbers = spark.range(messages).withColumnRenamed("id", "n").where(~every(LOST, 11))
     # A message that changes places with the next one of its key, which stands KEYS further on in the same queue.
     place = F.when(every(SWAPPED, 5) & (F.col("n") + KEYS < messages), F.col("n") + KEYS)

@@ -55,13 +55,13 @@ def archive(name: str, table: LakeTable, source: Mapping[str, str], checkpoint: 
 
 
 def settings(form: str) -> dict[str, Any]:
-    """What the tables may become, and what they are partitioned by."""
+    """The changes that the tables may make, and their partitions."""
     by = "hour(store_timestamp), bucket(3, item), topic" if form == "iceberg" else "hour(store_timestamp), topic"
     return {"evolve": "widen", "partition_by": by}
 
 
 def differences(spark: "SparkSession", job: Archive, truth: Mapping[Place, bytes]) -> dict[str, int]:
-    """What typed table and quarantine together lack, have twice, or have otherwise than the topic."""
+    """The rows that typed table and quarantine together lack, have twice, or have otherwise than the topic."""
     tables = job.tables()
     typed = [row.asDict(recursive=True) for row in access.read(spark, tables[TYPED]).collect()]
     bad = access.read(spark, tables[QUARANTINE]).select("queue_id", "queue_offset", "body").collect()
@@ -98,7 +98,7 @@ def _joined(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(name: str, directory: Path) -> LakeTable:
-    """Where a changing archive's tables are."""
+    """The location of a changing archive's tables."""
     form = name.removeprefix(PREFIX).removeprefix("native-")
     native = "native-" in name
     if native and form == "iceberg":

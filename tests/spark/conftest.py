@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from firearrow.cli.jobs.job_run import Quiet
+    from firearrow.cli.jobs.job_run import QuietLog
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -40,13 +40,13 @@ def spark() -> "Iterator[SparkSession]":
 def jobs_in_this_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the commands of jobs run in the session of all tests, in this process."""
     from firearrow.cli import pipeline
-    from firearrow.cli.jobs import stats_job
+    from firearrow.cli.jobs import audit_job, stats_job
     from firearrow.cli.jobs.job_run import hush
 
     @contextmanager
-    def session(_master: str, _settings: object, quiet: "Quiet") -> "Iterator[SparkSession]":
+    def session(_given: object, quiet: "QuietLog") -> "Iterator[SparkSession]":
         hush(quiet)
         yield spark
 
-    for module in (pipeline, stats_job):
+    for module in (pipeline, audit_job, stats_job):
         monkeypatch.setattr(module, "session", session)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Stages:
-    """What is tried, on one topic."""
+    """The stages of the trial, on one topic."""
 
     def __init__(self, spark: "SparkSession", name_server: str, store: str, directory: str) -> None:
         self._spark, self._name_server, self._store, self._directory = spark, name_server, store, directory
@@ -100,12 +100,12 @@ class Stages:
         return audit.findings(receipts, rows).count()
 
     def jvm(self) -> str:
-        """What a Connect client does not have."""
+        """Use the JVM, which a Connect client does not have."""
         return f"{self._spark._jvm} {self._spark.sparkContext}"
 
 
 def outcome(stage: Callable[[], Any]) -> Any:
-    """What a stage returns, or the class of Spark's error."""
+    """The result of a stage, or the class of Spark's error."""
     try:
         return stage()
     except PySparkException as error:

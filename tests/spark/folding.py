@@ -33,7 +33,7 @@ def body(number: int) -> bytes:
 
 
 def table(name: str, directory: Path) -> LakeTable:
-    """Where the table of a format is."""
+    """The location of the table of a format."""
     form = name.removeprefix(PREFIX)
     named, place = "shop.orders" if form == "iceberg" else "", str(directory / "upserts" / form)
     by = "bucket(3, id)" if form == "iceberg" else ""
@@ -50,7 +50,8 @@ def archive(name: str, table: LakeTable, source: Mapping[str, str], checkpoint: 
 def differences(
     spark: "SparkSession", job: Archive, messages: "Mapping[tuple[int, int], StoredMessage]"
 ) -> dict[str, int]:
-    """How the table differs from the topic folded by hand: in a queue by offset, among queues by store time."""
+    """The differences between the table and the topic folded by hand: in a queue by offset, among queues by store
+    time."""
     truth = folded(messages)
     rows = access.read(spark, job.tables()[TYPED]).select("id", "number").collect()
     found = {row.id: row.number for row in rows}

@@ -253,7 +253,7 @@ class Campaign:
 
 
 def faults(verdict: dict[str, Any]) -> list[str]:
-    """What is wrong with the tables."""
+    """The faults of the tables."""
     found = []
     for name, seen in verdict.items():
         if isinstance(seen, dict) and "rows" in seen:

@@ -39,7 +39,7 @@ def _source(table: LakeTable) -> str:
 
 
 def scanned_by_duckdb(table: LakeTable, where: str) -> int:
-    """How many files DuckDB opens for a condition, by its plan."""
+    """The number of files that DuckDB opens for a condition, by its plan."""
     plan = _duckdb().execute(f"explain analyze select * from {_source(table)} where {where}").fetchall()
     found = re.search(r"Total Files Read: (\d+)|Scanning Files: (\d+)/", plan[0][1])
     assert found is not None, plan[0][1]

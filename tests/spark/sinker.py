@@ -62,7 +62,7 @@ def follow(query: "StreamingQuery", name: str) -> None:
 
 
 def differences(name_server: str, topic: str) -> dict[str, Any]:
-    """What the second topic lacks, has twice, or has otherwise than the first."""
+    """The messages that the second topic lacks, has twice, or has otherwise than the first."""
     truth = {(queue, offset): message.body for (queue, offset), message in held(name_server, topic).items()}
     found: Counter[tuple[int, int]] = Counter()
     changed = 0

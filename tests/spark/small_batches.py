@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.spark.lake import delta, iceberg
-from firearrow.spark.lake.sink import Target, Written, committer
+from firearrow.spark.lake.sink import Target, WrittenFiles, committer
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.upkeep.maintain import maintain
 from firearrow.spark.upkeep.work import Upkeep
@@ -104,11 +104,11 @@ def commit(table: LakeTable, batch: int) -> None:
     """Write and commit a batch as the sink does."""
     rows = rows_of(batch, table.format)
     target = Target(table.options(), rows.schema)
-    target.commit([Written(WRITER, target.write(iter([rows]), f"{WRITER}-{batch:08d}"))], batch)
+    target.commit([WrittenFiles(WRITER, target.write(iter([rows]), f"{WRITER}-{batch:08d}"))], batch)
 
 
 def upkeep(table: LakeTable) -> None:
-    """What ``pipeline maintain`` does."""
+    """Do the work of ``pipeline maintain``."""
     later_ms = HOUR_MS - ORPHANS_S * 1000
     if table.format == "delta":
         work = Upkeep(compact=True, expire_ms=0)
@@ -129,7 +129,7 @@ def keep_up(table: LakeTable, asked: Connection) -> None:
 
 
 def look(table: LakeTable, batch: int) -> dict[str, int]:
-    """What the table has now: live files, versions, and what lies on the disk."""
+    """The state of the table now: live files, versions, and what lies on the disk."""
     live = committer(table).live_files(table)
     found = {"batch": batch, "files": len(live.whole) + len(live.bare)}
     if table.format == "iceberg":
@@ -215,7 +215,7 @@ class Day:
         return found
 
     def faults(self, verdict: dict[str, Any]) -> list[str]:
-        """What is wrong: rows, or figures that grow with the number of batches."""
+        """The faults: rows, or figures that grow with the number of batches."""
         form = self.table.format
         wrong = [f"{form}: {verdict[kind]} {kind}" for kind in ("lost", "twice", "unknown") if verdict[kind]]
         third = len(self.looks) // 3

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from firearrow.runtime.exposition import Served
+from firearrow.runtime.exposition import ServedMetrics
 from firearrow.spark.pipelines.exposition import serve
-from firearrow.spark.pipelines.progress import Watched
+from firearrow.spark.pipelines.progress import WatchedQueries
 
 RULES = Path(__file__).parents[2] / "examples" / "prometheus"
 PATIENCE_S = 60.0
@@ -48,7 +48,7 @@ def prometheus(directory: Path, port: int, gone: int) -> Iterator[str]:
         assert count, f"the rules have no {long}"
     (directory / "rules.yml").write_text(rules)
     (directory / "prometheus.yml").write_text(CONFIG.format(port=port, gone=gone))
-    taken: Served = serve(Watched(), "127.0.0.1:0", time.time)
+    taken: ServedMetrics = serve(WatchedQueries(), "127.0.0.1:0", time.time)
     taken.close()  # a port that was free a moment ago
     words = [f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
     words.append(f"--web.listen-address=127.0.0.1:{taken.port}")
@@ -79,9 +79,9 @@ def test_promtool_accepts_the_rules_and_their_tests() -> None:
 
 
 def test_a_real_prometheus_tells_of_what_is_stuck_dead_or_behind(tmp_path: Path) -> None:
-    watched = Watched()
+    watched = WatchedQueries()
     served = serve(watched, "127.0.0.1:0", time.time)
-    missing = serve(Watched(), "127.0.0.1:0", time.time)
+    missing = serve(WatchedQueries(), "127.0.0.1:0", time.time)
     missing.close()
     for name in ("healthy", "stuck", "dead", "behind"):
         watched.begin(name, name, time.time())

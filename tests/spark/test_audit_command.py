@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from firearrow.cli import pipeline as commands
+from firearrow.cli.jobs import audit_job
 from tests.spark.test_transforms import planted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def words(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def session(*_: object) -> "Iterator[SparkSession]":
         yield spark
 
-    monkeypatch.setattr(commands, "session", session)
+    monkeypatch.setattr(audit_job, "session", session)
     receipts, stored = planted(spark)
     receipts.write.parquet(str(tmp_path / "receipts"))
     stored.write.parquet(str(tmp_path / "stored"))

@@ -44,7 +44,7 @@ def container() -> dict[str, Any]:
 
 @pytest.fixture
 def archives(monkeypatch: pytest.MonkeyPatch) -> list[archive.Archive]:
-    """What archives are started with, in place of Spark."""
+    """The arguments with which archives are started, in place of Spark."""
     found: list[archive.Archive] = []
     monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: nullcontext(SimpleNamespace(version="4.3.0")))
     monkeypatch.setattr("firearrow.cli.pipeline.watch", lambda *_: None)

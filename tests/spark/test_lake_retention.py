@@ -8,7 +8,7 @@ import pytest
 
 from firearrow.admin import Admin
 from firearrow.blocking import Message, PullConsumer
-from firearrow.cli.jobs.job_run import Shown, watch
+from firearrow.cli.jobs.job_run import ProgressOutputs, watch
 from firearrow.errors import SettingsError
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.pipelines import archive
@@ -51,9 +51,9 @@ def post(name_server: str, start: int) -> None:
 
 
 def run(spark: "SparkSession", job: archive.Archive) -> None:
-    """What ``firearrow pipeline archive --once --mark`` does in its session."""
+    """Do the work of ``firearrow pipeline archive --once --mark`` in its session."""
     with marking(spark, job, "orders", pytest.fail) as note:
-        watch(archive.start(spark, job), Shown(on_batch=note))
+        watch(archive.start(spark, job), ProgressOutputs(on_batch=note))
 
 
 def bodies(spark: "SparkSession", job: archive.Archive) -> list[int]:

@@ -16,7 +16,7 @@ from firearrow.spark.lake.sink import committer
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.pipelines import archive
 from firearrow.spark.upkeep.maintain import maintain
-from firearrow.spark.upkeep.work import Done, Upkeep
+from firearrow.spark.upkeep.work import StepResult, Upkeep
 from tests.spark.readers import by_duckdb
 from tests.spark.serving import Served, held, send, served
 
@@ -55,7 +55,7 @@ def test_a_followed_topic_is_archived_once_beside_upkeep(
     (query,) = archive.start(
         spark, archive.Archive(source, table, str(tmp_path / "c")), {"processingTime": "0 seconds"}
     )
-    done: list[Done] = []
+    done: list[StepResult] = []
     try:
         for start in (100, 200, 300):
             send(broker.name_server, messages(start, 100))

@@ -74,7 +74,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def filled(broker: Served, tmp_path: Path) -> dict[str, str]:
-    """What the words in braces are; tables that do not fit are made."""
+    """The values of the words in braces; tables that do not fit are made."""
     from deltalake import DeltaTable, Schema
 
     for name in ("other", "other_quarantine"):

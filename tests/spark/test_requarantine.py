@@ -35,7 +35,7 @@ def job(form: str, directory: Path, **more: Any) -> archive.Archive:
 
 
 def fill(spark: "SparkSession", what: archive.Archive) -> None:
-    """What an archive with a schema that is too narrow leaves; the typed table was widened since."""
+    """Write the tables of an archive with a schema that is too narrow; the typed table was widened since."""
     given, tables = rows(spark, *(row(offset, body) for offset, body in enumerate(BODIES))), what.tables()
     narrow = BodyFormat(schema=NARROW)
     good = transforms.typed(given, narrow)

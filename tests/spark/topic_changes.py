@@ -72,7 +72,7 @@ class Round:
     def __init__(self, brokers: Sequence[ApacheBroker], number: int) -> None:
         self._brokers = brokers
         self._queues: dict[str, int] = {}
-        """How many queues the topic has on each broker."""
+        """The number of queues of the topic on each broker."""
         self._at = brokers[0].name_servers[0]
         self._chance = random.Random(number)
         self._topic = f"changes-{number}-{time.monotonic_ns()}"

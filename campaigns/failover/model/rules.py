@@ -6,17 +6,17 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from firearrow.broker.failover import elections, in_sync_set
-from firearrow.broker.failover.elections import Heard, Own, Propose, Step, Wait
-from firearrow.broker.failover.in_sync_set import Copy, InSyncSet
+from firearrow.broker.failover.elections import GroupNews, OwnState, ProposeStep, Step, WaitStep
+from firearrow.broker.failover.in_sync_set import InSyncSet, ReplicaCopy
 from firearrow.model.epochs import Epochs, common_end
 from firearrow.model.group_state import GroupState
 
 
 class Rules(NamedTuple):
-    """What replicas of the search decide by."""
+    """The rules by which replicas of the search decide."""
 
-    next_step: Callable[[Own, Heard, int], Step] = elections.next_step
-    confirmed: Callable[[InSyncSet, int, Mapping[int, Copy]], int] = in_sync_set.confirmed
+    next_step: Callable[[OwnState, GroupNews, int], Step] = elections.next_step
+    confirmed: Callable[[InSyncSet, int, Mapping[int, ReplicaCopy]], int] = in_sync_set.confirmed
     learn: Callable[[InSyncSet, GroupState], InSyncSet] = InSyncSet.learn
     common_end: Callable[[Epochs, int, Epochs, int], int | None] = common_end
     expands_from_epoch_start: bool = True
@@ -27,43 +27,43 @@ class Rules(NamedTuple):
     """Whether a master refuses a directory that the group does not know."""
 
 
-def _known_set_only(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
+def _known_set_only(in_sync: InSyncSet, kept: int, copies: Mapping[int, ReplicaCopy]) -> int:
     return in_sync_set.confirmed(replace(in_sync, proposed=()), kept, copies)
 
 
-def _majority(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
+def _majority(in_sync: InSyncSet, kept: int, copies: Mapping[int, ReplicaCopy]) -> int:
     master = in_sync.group.master
-    ends = sorted([kept, *(copies.get(member, Copy()).acked for member in in_sync.largest if member != master)])
+    ends = sorted([kept, *(copies.get(member, ReplicaCopy()).acked for member in in_sync.largest if member != master)])
     return ends[len(ends) // 2]
 
 
-def _unclean(own: Own, heard: Heard, min_iss: int) -> Step:
+def _unclean(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     step, group = elections.next_step(own, heard, min_iss), heard.group
-    if isinstance(step, Wait) and not step.is_trouble and group is not None and group.epoch >= own.promised.epoch:
-        return Propose(elections.elected(group, own.replica, heard.alive), "planted")
+    if isinstance(step, WaitStep) and not step.is_trouble and group is not None and group.epoch >= own.promised.epoch:
+        return ProposeStep(elections.elected(group, own.replica, heard.alive), "planted")
     return step
 
 
-def _to_anybody(own: Own, heard: Heard, min_iss: int) -> Step:
+def _to_anybody(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     group = heard.group
     others = heard.alive - frozenset(group.iss if group is not None else ())
     if own.ailment and group is not None and group.master == own.replica and others:
-        return Propose(elections.elected(group, min(others), heard.alive), "planted")
+        return ProposeStep(elections.elected(group, min(others), heard.alive), "planted")
     return elections.next_step(own, heard, min_iss)
 
 
-def _same_epoch_again(own: Own, heard: Heard, min_iss: int) -> Step:
+def _same_epoch_again(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     group = heard.group
     if group is not None and group.master == own.replica and own.promised.epoch == group.epoch:
-        return elections.Lead(group)
+        return elections.LeadStep(group)
     return elections.next_step(own, heard, min_iss)
 
 
-def _trusting(own: Own, heard: Heard, min_iss: int) -> Step:
+def _trusting(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     return elections.next_step(replace(own, may_lack=False), heard, min_iss)
 
 
-def _any_directory(own: Own, heard: Heard, min_iss: int) -> Step:
+def _any_directory(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     known = heard.group.directory_of(own.replica) if heard.group is not None else own.directory
     return elections.next_step(replace(own, directory=known), heard, min_iss)
 

@@ -8,7 +8,7 @@ from campaigns.failover.model.steps import Bounds, Broken, Name, steps
 
 
 class Found(NamedTuple):
-    """What a search has seen."""
+    """The result of a search."""
 
     states: int
     depth: int

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from firearrow.broker.failover.in_sync_set import InSyncSet
 from firearrow.model.epochs import Epochs
-from firearrow.model.group_state import GroupState, Promised
+from firearrow.model.group_state import GroupState, ReplicaPromise
 
 Log = tuple[int, ...]
 
@@ -34,8 +34,8 @@ class Leading(NamedTuple):
 class Replica(NamedTuple):
     """One broker: its disk, and its part while it runs."""
 
-    promised: Promised = Promised()
-    stored: Promised = Promised()
+    promised: ReplicaPromise = ReplicaPromise()
+    stored: ReplicaPromise = ReplicaPromise()
     """The promise that a crash leaves."""
     log: Log = ()
     history: Epochs = Epochs()
@@ -75,7 +75,7 @@ class State(NamedTuple):
     acks: frozenset[Ack] = frozenset()
     acked: Log = ()
     led: tuple[tuple[int, int], ...] = ()
-    """Which replica has led which epoch."""
+    """The leaders of the epochs, by epoch."""
     sent: int = 0
     deaths: int = 0
     """Crashes, losses of power and of directories so far."""
@@ -89,7 +89,7 @@ def first_state(replicas: int, in_sync: int, min_iss: int) -> State:
     everybody = tuple(range(1, replicas + 1))
     directories = tuple((number, number) for number in everybody)
     group = GroupState(epoch=1, master=1, iss=everybody[:in_sync], iss_seq=1, min_iss=min_iss, directories=directories)
-    promised, history = Promised(1, 1), Epochs().begun(1, 0)
+    promised, history = ReplicaPromise(1, 1), Epochs().begun(1, 0)
     leading = Leading(1, 0, InSyncSet(group), ())
     others = [
         Replica(promised, promised, (), history, part=Following(1, 1, joined=number in group.iss), directory=number)

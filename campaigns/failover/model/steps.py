@@ -16,27 +16,27 @@ from msgspec.structs import replace
 
 from campaigns.failover.model.rules import Rules
 from campaigns.failover.model.state import Ack, Following, Leading, Replica, State, Swap
-from firearrow.broker.failover.elections import Follow, Heard, Lead, Own, Propose, promised_by
-from firearrow.broker.failover.in_sync_set import Copy, InSyncSet, next_set
+from firearrow.broker.failover.elections import FollowStep, GroupNews, LeadStep, OwnState, ProposeStep, promised_by
+from firearrow.broker.failover.in_sync_set import InSyncSet, ReplicaCopy, next_set
 from firearrow.model.epochs import Epochs
 from firearrow.model.group_state import GroupState
 
 Name = tuple[object, ...]
-"""What happened: words and numbers, joined when a story is told."""
+"""An event: words and numbers, joined when a story is told."""
 
 NOBODY: Final = 0
 DIRECTORIES: Final = 100
 """Numbers of directories behind this are drawn during the search."""
 OLDEST: Final = 1
-"""How many states back a read may be."""
+"""The largest number of states by which a read may lag."""
 
 
 class Bounds(NamedTuple):
-    """How far a search goes."""
+    """The bounds of a search."""
 
     replicas: int = 3
     in_sync: int = 3
-    """How many replicas are in sync at first."""
+    """The number of replicas that are in sync at first."""
     min_iss: int = 2
     epochs: int = 3
     changes: int = 4
@@ -79,7 +79,7 @@ def steps(state: State, bounds: Bounds, rules: Rules) -> Iterator[tuple[Name, St
 def _observe(state: State, number: int, bounds: Bounds, rules: Rules) -> Iterator[tuple[Name, State]]:
     replica = state.replicas[number - 1]
     leads = replica.part.epoch if isinstance(replica.part, Leading) else 0
-    own = Own(
+    own = OwnState(
         number,
         replica.promised,
         leads,
@@ -94,13 +94,13 @@ def _observe(state: State, number: int, bounds: Bounds, rules: Rules) -> Iterato
     for group in reads:
         for gone, ailment in product((False, True), ailments):
             able = replace(own, ailment=ailment)
-            step = rules.next_step(able, Heard(group, everybody, gone), bounds.min_iss)
+            step = rules.next_step(able, GroupNews(group, everybody, gone), bounds.min_iss)
             name = (number, "reads", group.iss_seq, "and misses the master;" if gone else ";", ailment)
-            if isinstance(step, Propose):
+            if isinstance(step, ProposeStep):
                 swap = Swap(number, group, step.new)
                 if group is state.group and _is_within(step.new, bounds) and swap not in state.swaps:
                     yield (*name, "proposes", step.new), state._replace(swaps=state.swaps | {swap})
-            elif isinstance(step, Lead | Follow):
+            elif isinstance(step, LeadStep | FollowStep):
                 yield from _take_part(state, number, step, name, rules)
 
 
@@ -109,7 +109,7 @@ def _is_within(new: GroupState, bounds: Bounds) -> bool:
 
 
 def _take_part(
-    state: State, number: int, step: Lead | Follow, name: Name, rules: Rules
+    state: State, number: int, step: LeadStep | FollowStep, name: Name, rules: Rules
 ) -> Iterator[tuple[Name, State]]:
     replica, group = state.replicas[number - 1], step.group
     if replica.part is not None and replica.part.epoch == group.epoch:
@@ -120,7 +120,7 @@ def _take_part(
         return
     promised = promised_by(group)
     stored = promised if rules.fence_is_durable else replica.stored
-    if isinstance(step, Follow):
+    if isinstance(step, FollowStep):
         part = Following(group.epoch, group.master, joined=False)
         yield (*name, "follows"), _with(state, number, promised=promised, stored=stored, part=part)
         return
@@ -148,15 +148,16 @@ def _lead(state: State, number: int, part: Leading, bounds: Bounds, rules: Rules
         log = (*replica.log, state.sent)
         after = _with(state._replace(sent=state.sent + 1), number, log=log)
         yield (number, "appends", state.sent), _acknowledged(after, number, rules)
-    copies = {peer: Copy(end, 0.0, is_connected=True) for peer, end in part.acks}
+    copies = {peer: ReplicaCopy(end, 0.0, is_connected=True) for peer, end in part.acks}
     confirm = rules.confirmed(part.in_sync, len(replica.log), copies)
     start = part.start if rules.expands_from_epoch_start else 0
     for late in (None, *(member for member in part.in_sync.group.iss if member != number)):
         aged = {
-            peer: Copy(copy.acked, 0.0 if peer == late else 9.0, is_connected=True) for peer, copy in copies.items()
+            peer: ReplicaCopy(copy.acked, 0.0 if peer == late else 9.0, is_connected=True)
+            for peer, copy in copies.items()
         }
         for member in part.in_sync.group.iss:
-            aged.setdefault(member, Copy(caught_up_s=0.0 if member == late else 9.0))
+            aged.setdefault(member, ReplicaCopy(caught_up_s=0.0 if member == late else 9.0))
         new = next_set(part.in_sync, aged, confirm=confirm, epoch_start=start, now_s=9.0, limit_s=1.0)
         if new is not None and new.iss_seq <= 1 + bounds.changes:
             swaps = state.swaps
@@ -274,7 +275,7 @@ def _acknowledged(state: State, number: int, rules: Rules) -> State:
     part = replica.part
     if not isinstance(part, Leading):
         return state
-    copies = {peer: Copy(end, is_connected=True) for peer, end in part.acks}
+    copies = {peer: ReplicaCopy(end, is_connected=True) for peer, end in part.acks}
     end = rules.confirmed(part.in_sync, len(replica.log), copies)
     shared = min(max(end, 0), len(state.acked))
     if replica.log[:shared] != state.acked[:shared]:

@@ -21,7 +21,7 @@ _CREATES: Final = 0o100 | 0o1000  # O_CREAT, O_TRUNC
 
 
 class Machine(NamedTuple):
-    """What differs between processors."""
+    """The facts that differ between processors."""
 
     arch: int
     seccomp: int

@@ -71,7 +71,7 @@ Decide = Callable[[Point], Verdict]
 
 
 class Intercepted(NamedTuple):
-    """How it went."""
+    """The outcome of an intercepted run."""
 
     child: Child
     points: list[Point]
@@ -81,7 +81,7 @@ class Intercepted(NamedTuple):
     hung: bool
     """Whether it had to be killed because nothing happened for a long time."""
     said_before: int
-    """How many bytes the child had said when that was first decided."""
+    """The number of bytes that the child had printed when that was first decided."""
 
 
 def run_intercepted(work: Callable[[Say], None], root: str, decide: Decide) -> Intercepted:

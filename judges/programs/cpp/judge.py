@@ -68,7 +68,7 @@ def queue_of_shard(queues: int, _message: int, shard: int) -> int:
 
 
 class Tally:
-    """What became of every message of one request."""
+    """The outcomes of the messages of one request."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()

@@ -11,7 +11,7 @@ from typing import Final
 from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, encode_accounts
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import Accounts
-from firearrow.access.change_gate import AtOnce, ChangeGate
+from firearrow.access.change_gate import ChangeGate, OpenGate
 from firearrow.access.copies import AccountCopies
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain.access import PlainAccess
@@ -25,24 +25,24 @@ from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Handlers
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 from firearrow.runtime.network import is_own_host
 
 log = logging.getLogger(__name__)
 
 
-class Access:
+class AccessControl:
     """Users, rules and the guard of a server that is in ``cluster``; ``disk`` is the directory of its files."""
 
     def __init__(self, config: AccessConfig, disk: Disk, cluster: str, clock: Clock, path: str = PATH) -> None:
         self._config = config
         self.on_change: Callable[[], None] | None = None
         """Called when users or rules have changed."""
-        self.gate: ChangeGate = AtOnce()
+        self.gate: ChangeGate = OpenGate()
         """Sends the success of a change; a broker puts its own gate here before `before`."""
         self.witness: Final = witness_of(config, disk, clock)
         self._disk = disk
-        self.accounts: Final[Stored[Accounts]] = Stored(
+        self.accounts: Final[StoredValue[Accounts]] = StoredValue(
             disk,
             path,
             Accounts(),
@@ -105,11 +105,13 @@ def _with(accounts: Accounts, user: User) -> Accounts:
         raise SettingsError(f"the user of initAuthenticationUser cannot be made: {refusal.remark}") from None
 
 
-def access_of(config: AccessConfig, disk: Disk, cluster: str, clock: Clock, path: str = PATH) -> Access | PlainAccess:
+def access_of(
+    config: AccessConfig, disk: Disk, cluster: str, clock: Clock, path: str = PATH
+) -> AccessControl | PlainAccess:
     """Return the access that the settings ask for: users of our file, or accounts of 4.9's."""
     if config.acl_enable:
         return PlainAccess(config, disk, cluster, clock)
-    return Access(config, disk, cluster, clock, path)
+    return AccessControl(config, disk, cluster, clock, path)
 
 
 def open_to_all(config: AccessConfig, what: str, bind_address: str) -> bool:

@@ -27,18 +27,18 @@ class _UserRules(msgspec.Struct, frozen=True):
     rules: Rules
 
 
-class _Contents(msgspec.Struct, frozen=True):
+class _AccountContents(msgspec.Struct, frozen=True):
     users: list[User]
     rules: list[_UserRules]
 
 
-_DECODER: Final = msgspec.json.Decoder(_Contents)
+_DECODER: Final = msgspec.json.Decoder(_AccountContents)
 
 
 def encode_accounts(accounts: Accounts) -> bytes:
     """Return the bytes of the file."""
     rules = [_UserRules(name, rules) for name, rules in accounts.rules.items()]
-    body = msgspec.json.encode(_Contents(list(accounts.users.values()), rules))
+    body = msgspec.json.encode(_AccountContents(list(accounts.users.values()), rules))
     return _HEAD + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
 

@@ -33,7 +33,7 @@ from firearrow.protocol.requests.admin.auth import (
     AuthUpdateUser,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 
 OF_A_COPY: Final = "users and rules here are copied from the master: make the change there too, or it is undone soon"
 
@@ -45,7 +45,7 @@ class AccountHandlers:
 
     def __init__(
         self,
-        accounts: Stored[Accounts],
+        accounts: StoredValue[Accounts],
         asker: Callable[[], User | None],
         are_copies: Callable[[], bool],
         gate: ChangeGate,

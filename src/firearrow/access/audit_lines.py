@@ -47,7 +47,7 @@ class Event(Struct, frozen=True):
     why: str
 
 
-class Lost(Struct, frozen=True):
+class LostEvents(Struct, frozen=True):
     """Events that could not be written."""
 
     time_ms: int
@@ -55,7 +55,7 @@ class Lost(Struct, frozen=True):
     why: str
 
 
-class _First(Struct, frozen=True):
+class _FirstLine(Struct, frozen=True):
     form: int = field(name="firearrow-audit")
     file: int
     seq: int
@@ -63,11 +63,11 @@ class _First(Struct, frozen=True):
     torn: int
 
 
-class _Numbered(Struct, frozen=True):
+class _NumberedLine(Struct, frozen=True):
     seq: int
 
 
-class Chain:
+class ChainEnd:
     """The end of a chain: what the next line continues."""
 
     __slots__ = ("hash", "seq")
@@ -77,13 +77,13 @@ class Chain:
         """The number of lines so far."""
         self.hash = last
 
-    def line(self, event: Event | Lost) -> bytes:
+    def line(self, event: Event | LostEvents) -> bytes:
         """Return the next line."""
         return self._chained({"seq": self.seq + 1, **msgspec.to_builtins(event)})
 
     def first(self, file: int, torn: int = 0) -> bytes:
         """Return the first line of a file."""
-        first = _First(FORM, file, self.seq + 1, self.hash, torn)
+        first = _FirstLine(FORM, file, self.seq + 1, self.hash, torn)
         return self._chained(msgspec.to_builtins(first))
 
     def _chained(self, members: dict[str, object]) -> bytes:
@@ -107,7 +107,7 @@ def shown(things: Sequence[str]) -> tuple[str, ...]:
     return (*map(shortened, things[:THINGS_MAX]), *([f"and {more} more"] if more > 0 else []))
 
 
-def end_of(data: bytes) -> tuple[Chain, int] | None:
+def end_of(data: bytes) -> tuple[ChainEnd, int] | None:
     """Return the chain at the end of a file, and the bytes of an unfinished last line; None for a file without lines.
 
     Raise ``ValueError`` when the last line cannot be read.
@@ -120,10 +120,10 @@ def end_of(data: bytes) -> tuple[Chain, int] | None:
     if parts is None:
         raise ValueError("the last line has no hash")
     try:
-        numbered = msgspec.json.decode(last, type=_Numbered)
+        numbered = msgspec.json.decode(last, type=_NumberedLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError("the last line is not JSON with a number") from error
-    return Chain(numbered.seq, parts[2].decode()), len(torn)
+    return ChainEnd(numbered.seq, parts[2].decode()), len(torn)
 
 
 # ---- verification
@@ -141,7 +141,7 @@ class Fault(Struct, frozen=True):
         return f"{self.file}, line {self.line}: {self.text}"
 
 
-class Verified(Struct, frozen=True):
+class AuditVerification(Struct, frozen=True):
     """The result of checking the files of an audit log."""
 
     faults: tuple[Fault, ...]
@@ -158,11 +158,11 @@ class Verified(Struct, frozen=True):
     """The number of events that the lines count but do not describe, by the reason."""
 
 
-class _Reader:
+class _ChainReader:
     """Follows the chain from line to line."""
 
     def __init__(self, wanted: str) -> None:
-        self.chain: Chain | None = None
+        self.chain: ChainEnd | None = None
         self.faults: list[Fault] = []
         self.lines = self.first = self.torn_bytes = 0
         self.torn = self._unbegun = ""
@@ -199,24 +199,24 @@ class _Reader:
     def _begin(self, name: str, line: bytes) -> None:
         """Compare the first line of a file with the end of the file before."""
         try:
-            first = msgspec.json.decode(line, type=_First)
+            first = msgspec.json.decode(line, type=_FirstLine)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self.faults.append(Fault(name, 1, "this is not the first line of an audit file: lines before it are gone"))
             return
         if self.chain is None:
-            self.chain, self.first = Chain(first.seq - 1, first.prev), first.seq
+            self.chain, self.first = ChainEnd(first.seq - 1, first.prev), first.seq
         elif first.prev != self.chain.hash:
             missing = first.seq - self.chain.seq - 1
             gone = f"{missing} lines before this file are gone"
             self.faults.append(Fault(name, 1, gone if missing > 0 else "it does not continue the file before"))
-            self.chain = Chain(first.seq - 1, first.prev)
+            self.chain = ChainEnd(first.seq - 1, first.prev)
         elif first.torn != self.torn_bytes:
             text = f"the file before ends with {self.torn_bytes} bytes of an unfinished line, not {first.torn}"
             self.faults.append(Fault(name, 1, text))
 
     def _follow(self, name: str, number: int, line: bytes) -> None:
         self.lines += 1
-        chain = self.chain = self.chain or Chain()
+        chain = self.chain = self.chain or ChainEnd()
         parts = _END.match(line)
         if parts is None:
             self.faults.append(Fault(name, number, "the line was changed or damaged: it has no hash at its end"))
@@ -231,7 +231,7 @@ class _Reader:
 
     def _count_lost(self, line: bytes) -> None:
         try:
-            lost = msgspec.json.decode(line, type=Lost)
+            lost = msgspec.json.decode(line, type=LostEvents)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return  # an event whose texts hold the word
         self.lost[lost.why] = self.lost.get(lost.why, 0) + lost.lost
@@ -239,7 +239,7 @@ class _Reader:
 
 def _number(line: bytes) -> int | None:
     try:
-        return msgspec.json.decode(line, type=_Numbered).seq
+        return msgspec.json.decode(line, type=_NumberedLine).seq
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -252,14 +252,14 @@ def _difference(seq: int | None, expected: int) -> str:
     return "the line, or the one before it, was changed"
 
 
-def verify(files: Iterable[tuple[str, bytes]], wanted: str = "") -> Verified:
+def verify(files: Iterable[tuple[str, bytes]], wanted: str = "") -> AuditVerification:
     """Return what is wrong with files of an audit log, the oldest first; ``wanted`` is a hash to look for."""
-    reader = _Reader(wanted)
+    reader = _ChainReader(wanted)
     for name, data in files:
         reader.read(name, data)
     reader.finish()
-    chain = reader.chain or Chain()
-    return Verified(
+    chain = reader.chain or ChainEnd()
+    return AuditVerification(
         faults=tuple(reader.faults),
         lines=reader.lines,
         first=reader.first,

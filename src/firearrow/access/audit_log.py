@@ -18,13 +18,13 @@ import logging
 import re
 from typing import Final
 
-from firearrow.access.audit_lines import Chain, Event, Lost, end_of
+from firearrow.access.audit_lines import ChainEnd, Event, LostEvents, end_of
 from firearrow.access.settings import AccessConfig
 from firearrow.errors import DiskError
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, File
 from firearrow.runtime.turn import Share, soon
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 DIRECTORY: Final = "audit"
 WAITING_MAX: Final = 10_000
@@ -58,7 +58,7 @@ class AuditLog:
         self._count = config.audit_log_files
         self._disk = disk
         self.clock: Final = clock
-        self._chain = Chain()
+        self._chain = ChainEnd()
         self._file: File | None = None
         self._number = 0
         self._position = 0
@@ -67,7 +67,7 @@ class AuditLog:
         """Events that were lost and are in no line yet, by the reason."""
         self._damped_said_ms = 0
         self._is_synced = True
-        self._failures = Damped()
+        self._failures = DampedEvents()
         self.lines = 0
         """Lines that were written since the start."""
         self.lost = 0
@@ -154,10 +154,10 @@ class AuditLog:
                 seq, last = self._chain.seq, self._chain.hash
             lines = [self._chain.line(event) for event in events]
             now_ms = self.clock.now_ms()
-            lines += [self._chain.line(Lost(now_ms, count, why)) for why, count in due.items()]
+            lines += [self._chain.line(LostEvents(now_ms, count, why)) for why, count in due.items()]
             self._append(b"".join(lines))
         except DiskError as error:
-            self._chain = Chain(seq, last)
+            self._chain = ChainEnd(seq, last)
             self._lose(len(events))
             self._forget_unfinished()
             self._warn(error)
@@ -184,7 +184,7 @@ class AuditLog:
     def _begin_file(self, torn: int = 0) -> None:
         number = self._number + 1
         file = self._disk.open(self._path(number), create=True, private=True)
-        chain = Chain(self._chain.seq, self._chain.hash)
+        chain = ChainEnd(self._chain.seq, self._chain.hash)
         line = chain.first(number, torn)
         file.write_at(0, [line])
         if self._file is not None:

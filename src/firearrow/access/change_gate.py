@@ -21,7 +21,7 @@ class ChangeGate(Protocol):
         ...
 
 
-class AtOnce:
+class OpenGate:
     """Sends every success at once: waits for no replica."""
 
     def check_change(self) -> None:

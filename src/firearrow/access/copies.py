@@ -24,7 +24,7 @@ from firearrow.protocol.auth import Credentials
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.admin.auth import CopyAccounts
 from firearrow.remoting.handlers import Answer, Call, Handlers
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 from firearrow.runtime.network import Address, is_own_host
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,9 @@ log = logging.getLogger(__name__)
 class AccountCopies:
     """Gives copies to slaves, and takes those of a master. ``own`` is what the servers of the cluster sign with."""
 
-    def __init__(self, accounts: Stored[Accounts], own: Credentials | None, asker: Callable[[], User | None]) -> None:
+    def __init__(
+        self, accounts: StoredValue[Accounts], own: Credentials | None, asker: Callable[[], User | None]
+    ) -> None:
         self._accounts = accounts
         self._own = own
         self._asker = asker

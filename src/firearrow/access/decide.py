@@ -12,16 +12,26 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow.access.rules import Action, Decision, Kind, Pattern, Rule, Rules, User, UserStatus, UserType
+from firearrow.access.rules import (
+    Action,
+    Decision,
+    ResourceKind,
+    ResourcePattern,
+    Rule,
+    Rules,
+    User,
+    UserStatus,
+    UserType,
+)
 
 NO_RULES: Final = Rules()
-_ORDER: Final = {Pattern.LITERAL: 0, Pattern.PREFIXED: 1, Pattern.ANY: 2}
+_ORDER: Final = {ResourcePattern.LITERAL: 0, ResourcePattern.PREFIXED: 1, ResourcePattern.ANY: 2}
 
 
 class Need(Struct, frozen=True):
     """An effect of a request: one of these actions on one thing."""
 
-    kind: Kind
+    kind: ResourceKind
     name: str
     actions: tuple[Action, ...]
 
@@ -30,7 +40,7 @@ class Need(Struct, frozen=True):
         return f"{self.kind.value}:{self.name}"
 
 
-class Verdict(Struct, frozen=True):
+class AccessVerdict(Struct, frozen=True):
     """Whether something is allowed, and why: the rule, or a reason without one."""
 
     allowed: bool
@@ -38,25 +48,25 @@ class Verdict(Struct, frozen=True):
     rule: Rule | None = None
 
 
-SUPER: Final = Verdict(allowed=True, reason="a super user may do everything")
-UNMATCHED: Final = Verdict(allowed=False, reason="no matched policies.")
+SUPER: Final = AccessVerdict(allowed=True, reason="a super user may do everything")
+UNMATCHED: Final = AccessVerdict(allowed=False, reason="no matched policies.")
 
 
-def decide(user: User, rules: Rules, need: Need, source: str) -> Verdict:
+def decide(user: User, rules: Rules, need: Need, source: str) -> AccessVerdict:
     """Return whether a user may do what a request needs from an address."""
     if user.status is UserStatus.DISABLE:
-        return Verdict(allowed=False, reason=f"User:{user.name} is disabled.")
+        return AccessVerdict(allowed=False, reason=f"User:{user.name} is disabled.")
     if user.kind is UserType.SUPER:
         return SUPER
     for some in (rules.custom, rules.default):
         rule = _first(_matching(some, need, source))
         if rule is not None:
             allowed = rule.decision is Decision.ALLOW
-            return Verdict(allowed, "the decision is allow." if allowed else "the decision is deny.", rule)
+            return AccessVerdict(allowed, "the decision is allow." if allowed else "the decision is deny.", rule)
     return UNMATCHED
 
 
-def refusal_text(user: User, need: Need, source: str, verdict: Verdict) -> str:
+def refusal_text(user: User, need: Need, source: str, verdict: AccessVerdict) -> str:
     """Return the words in which a request is refused: Apache's, because operators search for them."""
     return f"{user.subject} has no permission to access {need} from {source}, {verdict.reason}"
 
@@ -79,7 +89,7 @@ def _particularity(rule: Rule) -> tuple[bool, int, int, bool]:
     """A value that is smaller for a rule that decides before another."""
     resource = rule.resource
     return (
-        resource.kind is Kind.ANY,
+        resource.kind is ResourceKind.ANY,
         _ORDER[resource.pattern],
         -len(resource.name),
         rule.decision is Decision.ALLOW,

@@ -6,7 +6,7 @@ name servers answer. Java: the annotations ``RocketMQAction`` and ``RocketMQReso
 
 Several actions mean: one of them is enough. All things that a request touches must be allowed. A retry topic stands for
 its group: sending to it and reading it need Sub on the group. What a request says of the topic of a stored message is
-not believed: the topic of the message that it names is asked about too (`Named`).
+not believed: the topic of the message that it names is asked about too (`MessageField`).
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from firearrow.access.decide import Need
-from firearrow.access.rules import Action, Kind
+from firearrow.access.rules import Action, ResourceKind
 from firearrow.model.names import RETRY_PREFIX, is_retry_topic
 from firearrow.protocol.bodies.admin.topic import CreateTopicListBody
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupList
@@ -51,10 +51,10 @@ Actions = tuple[Action, ...]
 Needs = Iterator[Need]
 
 
-class Touch(Struct, frozen=True):
+class NameField(Struct, frozen=True):
     """A field of a request that names things, and what is done to them; ``separator`` divides several names."""
 
-    kind: Kind
+    kind: ResourceKind
     field: str
     actions: Actions
     separator: str = ""
@@ -62,7 +62,7 @@ class Touch(Struct, frozen=True):
     """Whether a request that leaves the field out touches all things of the kind; only a rule about all allows it."""
 
 
-class Named(Struct, frozen=True):
+class MessageField(Struct, frozen=True):
     """A field of a request that names a stored message, and the actions on the topic of that message."""
 
     field: str
@@ -78,7 +78,7 @@ class Named(Struct, frozen=True):
 class Declaration(Struct, frozen=True):
     """The things that requests of one type touch."""
 
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[NameField, ...] = ()
     in_body: Callable[[bytes], Needs] | None = None
     """Returns the needs of the things that the body names."""
     cluster: Actions = ()
@@ -88,7 +88,7 @@ class Declaration(Struct, frozen=True):
     """Whether servers ask this again and again, without a person who wants it."""
     broker: str = ""
     """A field that names a broker: the cluster in which the broker is known is touched too."""
-    named: Named | None = None
+    named: MessageField | None = None
     """A message whose topic is known only when the message has been looked up."""
 
 
@@ -116,7 +116,7 @@ def needs_of(declaration: Declaration, request: Request[Any], body: bytes, clust
     if declaration.in_body is not None:
         needs.update(dict.fromkeys(declaration.in_body(body)))
     if not needs and declaration.cluster and declaration.named is None:
-        needs[Need(Kind.CLUSTER, cluster, declaration.cluster)] = None
+        needs[Need(ResourceKind.CLUSTER, cluster, declaration.cluster)] = None
     return list(needs)
 
 
@@ -130,12 +130,12 @@ def _names(value: str, separator: str) -> list[str]:
     return [name for name in value.split(separator) if name] if separator else [value]
 
 
-def thing(kind: Kind, name: str, actions: Actions) -> Need:
+def thing(kind: ResourceKind, name: str, actions: Actions) -> Need:
     """Return what is needed for actions on a thing; a retry topic stands for its group."""
-    if kind is Kind.CLUSTER or not is_retry_topic(name):
+    if kind is ResourceKind.CLUSTER or not is_retry_topic(name):
         return Need(kind, name, actions)
     instead = dict.fromkeys(Action.SUB if action is Action.PUB else action for action in actions)
-    return Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), tuple(instead))
+    return Need(ResourceKind.GROUP, name.removeprefix(RETRY_PREFIX), tuple(instead))
 
 
 # ---- bodies
@@ -145,58 +145,63 @@ def _heartbeat(body: bytes) -> Needs:
     for member in request_body(body, HeartbeatData).consumer_data_set:
         if not member.group_name:
             continue  # the handler passes over it too
-        yield thing(Kind.GROUP, member.group_name, SUB)
+        yield thing(ResourceKind.GROUP, member.group_name, SUB)
         for subscription in member.subscription_data_set:
             if subscription.topic:
-                yield thing(Kind.TOPIC, subscription.topic, SUB)
+                yield thing(ResourceKind.TOPIC, subscription.topic, SUB)
 
 
 def _check_client(body: bytes) -> Needs:
     asked = request_body(body, CheckClientBody)
-    yield thing(Kind.GROUP, asked.group or "", SUB)
+    yield thing(ResourceKind.GROUP, asked.group or "", SUB)
     if asked.subscription_data is not None:
-        yield thing(Kind.TOPIC, asked.subscription_data.topic or "", SUB)
+        yield thing(ResourceKind.TOPIC, asked.subscription_data.topic or "", SUB)
 
 
 def _locks(body: bytes) -> Needs:
     wanted = request_body(body, LockBatchBody)
-    yield thing(Kind.GROUP, wanted.consumer_group or "", SUB)
+    yield thing(ResourceKind.GROUP, wanted.consumer_group or "", SUB)
     for queue in wanted.mq_set:
-        yield thing(Kind.TOPIC, queue.topic, SUB)
+        yield thing(ResourceKind.TOPIC, queue.topic, SUB)
 
 
 def _topics(body: bytes) -> Needs:
     for config_of_topic in request_body(body, CreateTopicListBody).topic_config_list:
-        yield thing(Kind.TOPIC, config_of_topic.topic_name or "", CREATE)
+        yield thing(ResourceKind.TOPIC, config_of_topic.topic_name or "", CREATE)
 
 
 def _group(body: bytes) -> Needs:
-    yield thing(Kind.GROUP, request_body(body, SubscriptionGroupConfig).group_name or "", CREATE)
+    yield thing(ResourceKind.GROUP, request_body(body, SubscriptionGroupConfig).group_name or "", CREATE)
 
 
 def _groups(body: bytes) -> Needs:
     for config_of_group in request_body(body, SubscriptionGroupList).group_config_list:
-        yield thing(Kind.GROUP, config_of_group.group_name or "", CREATE)
+        yield thing(ResourceKind.GROUP, config_of_group.group_name or "", CREATE)
 
 
 # ---- the list
 
 
 def _on(
-    topics: Actions = (), groups: Actions = (), *, cluster: Actions = (), named: Named | None = None, **names: str
+    topics: Actions = (),
+    groups: Actions = (),
+    *,
+    cluster: Actions = (),
+    named: MessageField | None = None,
+    **names: str,
 ) -> Declaration:
     """A request with a topic in ``topic`` or a group in ``consumer_group``, if other names are not given."""
     touches = []
     if topics:
-        touches.append(Touch(Kind.TOPIC, names.get("topic", "topic"), topics))
+        touches.append(NameField(ResourceKind.TOPIC, names.get("topic", "topic"), topics))
     if groups:
-        touches.append(Touch(Kind.GROUP, names.get("group", "consumer_group"), groups))
+        touches.append(NameField(ResourceKind.GROUP, names.get("group", "consumer_group"), groups))
     return Declaration(tuple(touches), cluster=cluster, named=named)
 
 
 def _on_cluster(actions: Actions, field: str = "", *, broker: str = "", is_routine: bool = False) -> Declaration:
     """A request to a whole cluster: the one that a field names, else the server's own."""
-    touches = (Touch(Kind.CLUSTER, field, actions),) if field else ()
+    touches = (NameField(ResourceKind.CLUSTER, field, actions),) if field else ()
     return Declaration(touches, cluster=actions, is_routine=is_routine, broker=broker)
 
 
@@ -206,14 +211,14 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     send.SendMessageV2: _on(PUB),
     send.SendBatchMessage: _on(PUB),
     send.RecallMessage: _on(PUB),
-    send.ConsumerSendMsgBack: _on(groups=SUB, group="group", named=Named("offset", SUB)),
-    transaction.EndTransaction: _on(PUB, named=Named("commit_log_offset", PUB)),
-    transaction.ResumeCheckHalfMessage: _on(UPDATE, cluster=UPDATE, named=Named("msg_id", UPDATE)),
+    send.ConsumerSendMsgBack: _on(groups=SUB, group="group", named=MessageField("offset", SUB)),
+    transaction.EndTransaction: _on(PUB, named=MessageField("commit_log_offset", PUB)),
+    transaction.ResumeCheckHalfMessage: _on(UPDATE, cluster=UPDATE, named=MessageField("msg_id", UPDATE)),
     pull.PullMessage: _on(SUB, SUB),
     pull.LitePullMessage: _on(SUB, SUB),
     pop.PopMessage: _on(SUB, SUB),
     query.QueryMessage: _on(READS),
-    query.ViewMessageById: _on(GET, cluster=GET, named=Named("offset", GET)),
+    query.ViewMessageById: _on(GET, cluster=GET, named=MessageField("offset", GET)),
     query.QueryConsumeQueue: _on(GET, GET, cluster=GET),
     query.QueryConsumeTimeSpan: _on(GET, GET, group="group"),
     # members of groups
@@ -224,7 +229,7 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     lock.LockBatchMq: Declaration(in_body=_locks),
     lock.UnlockBatchMq: Declaration(in_body=_locks),
     push.GetConsumerRunningInfo: _on(groups=GET),
-    push.ConsumeMessageDirectly: _on(SUB, SUB, named=Named("msg_id", SUB)),
+    push.ConsumeMessageDirectly: _on(SUB, SUB, named=MessageField("msg_id", SUB)),
     # offsets
     offset.QueryConsumerOffset: _on(READS, READS),
     offset.UpdateConsumerOffset: _on(COMMITS, COMMITS),
@@ -236,16 +241,16 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     reset.InvokeBrokerToGetConsumerStatus: _on(GET, GET, group="group"),
     reset.CloneGroupOffset: Declaration(
         (
-            Touch(Kind.GROUP, "src_group", GET),
-            Touch(Kind.GROUP, "dest_group", UPDATE),
-            Touch(Kind.TOPIC, "topic", UPDATE, empty_is_all=True),
+            NameField(ResourceKind.GROUP, "src_group", GET),
+            NameField(ResourceKind.GROUP, "dest_group", UPDATE),
+            NameField(ResourceKind.TOPIC, "topic", UPDATE, empty_is_all=True),
         )
     ),
     reset.QueryCorrectionOffset: Declaration(
         (
-            Touch(Kind.GROUP, "filter_groups", GET, separator=","),
-            Touch(Kind.GROUP, "compare_group", GET),
-            Touch(Kind.TOPIC, "topic", GET),
+            NameField(ResourceKind.GROUP, "filter_groups", GET, separator=","),
+            NameField(ResourceKind.GROUP, "compare_group", GET),
+            NameField(ResourceKind.TOPIC, "topic", GET),
         )
     ),
     # groups
@@ -273,9 +278,9 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     # a broker as a whole
     stats.GetConsumeStats: Declaration(
         (
-            Touch(Kind.GROUP, "consumer_group", GET),
-            Touch(Kind.TOPIC, "topic", GET),
-            Touch(Kind.TOPIC, "topic_list", GET, separator=";"),
+            NameField(ResourceKind.GROUP, "consumer_group", GET),
+            NameField(ResourceKind.TOPIC, "topic", GET),
+            NameField(ResourceKind.TOPIC, "topic_list", GET, separator=";"),
         )
     ),
     stats.GetBrokerConsumeStats: _on_cluster(GET),

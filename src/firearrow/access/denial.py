@@ -1,16 +1,16 @@
-"""Why the guard refuses requests: the reasons, in which they are counted, and the refusal. Pure."""
+"""Refusals of the guard: their reasons, by which they are counted, and the error. Pure."""
 
 from enum import StrEnum
 from typing import Final
 
-from firearrow.access.decide import Need, Verdict, refusal_text
+from firearrow.access.decide import AccessVerdict, Need, refusal_text
 from firearrow.access.rules import Rule, User
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 
 class Reason(StrEnum):
-    """Why a request is refused. The first six are failures to prove who asks."""
+    """The reason why a request is refused. The first six are failures to prove who asks."""
 
     NO_USER = "no_user"
     UNKNOWN_USER = "unknown_user"
@@ -65,7 +65,7 @@ class Denied(Refused):
         """The rule that denies it."""
 
 
-def denied_by_rules(user: User, need: Need, source: str, verdict: Verdict) -> Denied:
+def denied_by_rules(user: User, need: Need, source: str, verdict: AccessVerdict) -> Denied:
     """Return the refusal of something that the rules of a user do not allow."""
     reason = Reason.NO_RULE if verdict.rule is None else Reason.RULE
     return Denied(reason, refusal_text(user, need, source, verdict), need, verdict.rule, user=user)

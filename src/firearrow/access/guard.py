@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from firearrow.access.accounts import Accounts
-from firearrow.access.decide import NO_RULES, Need, Verdict, decide
-from firearrow.access.declared import DECLARED, PUB, Declaration, Named, changes_something, needs_of, thing
+from firearrow.access.decide import NO_RULES, AccessVerdict, Need, decide
+from firearrow.access.declared import DECLARED, PUB, Declaration, MessageField, changes_something, needs_of, thing
 from firearrow.access.denial import AUTHENTICATION, Denied, Reason, denied_by_rules
 from firearrow.access.freshness import Freshness
-from firearrow.access.rules import Kind, User, UserStatus, UserType
+from firearrow.access.rules import ResourceKind, User, UserStatus, UserType
 from firearrow.access.settings import AccessConfig, AuditScope, codes_in, remembers_users
 from firearrow.access.witness import Witness
 from firearrow.model.signature import SignatureMethod
@@ -75,7 +75,7 @@ class StoredMessages(Protocol):
         ...
 
 
-class Known(Protocol):
+class CurrentAccounts(Protocol):
     """The current accounts: a new object after each change."""
 
     @property
@@ -84,7 +84,7 @@ class Known(Protocol):
         ...
 
 
-class _Remembered:
+class _CachedPermissions:
     """The user and permissions of a connection, valid until users or rules change."""
 
     __slots__ = ("accounts", "allowed", "names", "shapes", "user")
@@ -106,7 +106,7 @@ class Guard:
     def __init__(
         self,
         config: AccessConfig,
-        accounts: Known,
+        accounts: CurrentAccounts,
         cluster: str,
         witness: Witness,
         clock: Clock,
@@ -164,7 +164,7 @@ class Guard:
         return None if looks_at_each else self._passes_sends
 
     def _passes_sends(self, sends: SendsArrived, peer: Peer) -> bool:
-        remembered: _Remembered | None = peer.slots.get(self)
+        remembered: _CachedPermissions | None = peer.slots.get(self)
         if remembered is None or remembered.accounts is not self._accounts.value:
             return False
         shape = sends.shape
@@ -186,8 +186,11 @@ class Guard:
         """Return the user of a heartbeat; None for an address that may do everything, empty for an unknown user."""
         if user is not None:
             return user.name
-        name = call.ext_fields.get(ACCESS_KEY)
-        return None if self._is_white is not None and self._is_white(call.peer.address.host, name) else ""
+        return None if self._is_exempt(call) else ""
+
+    def _is_exempt(self, call: Call) -> bool:
+        """Whether a white list of addresses lets a request pass unchecked."""
+        return self._is_white is not None and self._is_white(call.peer.address.host, call.ext_fields.get(ACCESS_KEY))
 
     def user_of(self, peer: Peer) -> str | None:
         """Return the user of the last request of a connection that was let pass; None: it needed no user.
@@ -205,11 +208,11 @@ class Guard:
         if name is None:
             return True  # a white list of addresses lets it do everything
         user = self._accounts.value.users.get(name)
-        need = thing(Kind.TOPIC, topic, PUB)
+        need = thing(ResourceKind.TOPIC, topic, PUB)
         return user is not None and self._verdict(user, need, peer).allowed
 
     def _look_up(
-        self, user: User, named: Named, request: Request[Any], call: Call, handler: Handler
+        self, user: User, named: MessageField, request: Request[Any], call: Call, handler: Handler
     ) -> Answer | Later | None:
         """Call the handler once the topic of the message that a request names has been asked about."""
 
@@ -229,14 +232,16 @@ class Guard:
         place = getattr(request, named.field)
         return self.stored.find(call, "" if place is None else place, go_on, is_change=named.is_change)
 
-    def _decide_found(self, user: User, named: Named, topic: str | None, request: Request[Any], call: Call) -> Need:
+    def _decide_found(
+        self, user: User, named: MessageField, topic: str | None, request: Request[Any], call: Call
+    ) -> Need:
         if topic is not None:
-            need = thing(Kind.TOPIC, topic, named.actions)
+            need = thing(ResourceKind.TOPIC, topic, named.actions)
             self._decide(user, need, call)
             return need
         cluster = DECLARED[request.__class__].cluster
         if cluster:
-            self._decide(user, Need(Kind.CLUSTER, self._cluster, cluster), call)
+            self._decide(user, Need(ResourceKind.CLUSTER, self._cluster, cluster), call)
         place = getattr(request, named.field)
         # A message may be stored there meanwhile, so the handler must not look again.
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
@@ -247,16 +252,12 @@ class Guard:
     def _check(self, request: Request[Any], call: Call) -> User | None:
         """Return the user that asks; None when this request needs no user."""
         declaration = DECLARED.get(request.__class__)
-        if call.asked.heading.code != request.code:
-            remark = f"the request has two codes, {call.asked.heading.code} and {request.code.value}: nobody may use it"
-            raise Denied(Reason.UNDECLARED, remark)
-        if declaration is None:
-            remark = f"{type(request).__name__} declares nothing that it touches, so nobody may use it"
-            raise Denied(Reason.UNDECLARED, remark)
+        if declaration is None or call.asked.heading.code != request.code:
+            raise _undeclared(request, call)
         asks_rules = self._asks_rules(call)
         if not asks_rules and call.asked.heading.code in self._unsigned:
             return None
-        if self._is_white is not None and self._is_white(call.peer.address.host, call.ext_fields.get(ACCESS_KEY)):
+        if self._is_exempt(call):
             call.peer.prove()
             return None
         remembered = self._remembered(call)
@@ -313,7 +314,7 @@ class Guard:
             raise Denied(Reason.STALE_SIGNATURE, f"check signature failed: {fault}.")
 
     def _ask_rules(
-        self, declaration: Declaration, user: User, request: Request[Any], call: Call, remembered: _Remembered
+        self, declaration: Declaration, user: User, request: Request[Any], call: Call, remembered: _CachedPermissions
     ) -> None:
         asked: tuple[object, ...] | None = None
         if declaration.in_body is None:
@@ -324,7 +325,7 @@ class Guard:
             self._decide(user, need, call)
         if declaration.broker:
             for known in self.clusters_of(getattr(request, declaration.broker)):
-                self._decide(user, Need(Kind.CLUSTER, known, declaration.cluster), call)
+                self._decide(user, Need(ResourceKind.CLUSTER, known, declaration.cluster), call)
             return
         if asked is not None:
             if len(remembered.allowed) >= REMEMBERED_MAX:
@@ -336,14 +337,14 @@ class Guard:
         if not verdict.allowed:
             raise denied_by_rules(user, need, call.peer.address.host, verdict)
 
-    def _verdict(self, user: User, need: Need, peer: Peer) -> Verdict:
+    def _verdict(self, user: User, need: Need, peer: Peer) -> AccessVerdict:
         return decide(user, self._accounts.value.rules.get(user.name, NO_RULES), need, peer.address.host)
 
-    def _remembered(self, call: Call) -> _Remembered:
+    def _remembered(self, call: Call) -> _CachedPermissions:
         accounts, slots = self._accounts.value, call.peer.slots
-        remembered: _Remembered | None = slots.get(self)
+        remembered: _CachedPermissions | None = slots.get(self)
         if remembered is None or remembered.accounts is not accounts:
-            remembered = slots[self] = _Remembered(accounts)
+            remembered = slots[self] = _CachedPermissions(accounts)
         return remembered
 
     def _note(self, request: Request[Any], call: Call, user: User | None, found: Need | None = None) -> None:
@@ -368,6 +369,13 @@ def _audited(scope: AuditScope) -> frozenset[type[Request[Any]]]:
     return frozenset(
         kind for kind, declared in DECLARED.items() if scope is AuditScope.ALL or changes_something(declared)
     )
+
+
+def _undeclared(request: Request[Any], call: Call) -> Denied:
+    remark = f"{type(request).__name__} declares nothing that it touches, so nobody may use it"
+    if call.asked.heading.code != request.code:
+        remark = f"the request has two codes, {call.asked.heading.code} and {request.code.value}: nobody may use it"
+    return Denied(Reason.UNDECLARED, remark)
 
 
 def _names_user(call: Call) -> bool:

@@ -30,7 +30,7 @@ class Action(StrEnum):
     LIST = "List"
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     """The kind of a resource."""
 
     ANY = "Any"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     GROUP = "Group"
 
 
-class Pattern(StrEnum):
+class ResourcePattern(StrEnum):
     """The ways to compare the name of a resource in a rule, the most particular first."""
 
     LITERAL = "LITERAL"
@@ -105,26 +105,26 @@ def subject_user(subject: str | None) -> str | None:
 class Resource(Struct, frozen=True):
     """The resources that a rule is about."""
 
-    kind: Kind
-    pattern: Pattern
+    kind: ResourceKind
+    pattern: ResourcePattern
     name: str = ""
 
     def __str__(self) -> str:
         """The resource as Apache writes it."""
-        if self.kind is Kind.ANY:
+        if self.kind is ResourceKind.ANY:
             return ANY_NAME
-        star = "" if self.pattern is Pattern.LITERAL else ANY_NAME
+        star = "" if self.pattern is ResourcePattern.LITERAL else ANY_NAME
         return f"{self.kind.value}:{self.name}{star}"
 
-    def matches(self, kind: Kind, name: str) -> bool:
+    def matches(self, kind: ResourceKind, name: str) -> bool:
         """Whether the rule of this resource is about a thing of this kind and name."""
-        if self.kind is Kind.ANY:
+        if self.kind is ResourceKind.ANY:
             return True
         if self.kind is not kind:
             return False
-        if self.pattern is Pattern.LITERAL:
+        if self.pattern is ResourcePattern.LITERAL:
             return self.name == name
-        return self.pattern is Pattern.ANY or name.startswith(self.name)
+        return self.pattern is ResourcePattern.ANY or name.startswith(self.name)
 
 
 def star_fault(text: str | None) -> str | None:
@@ -143,17 +143,17 @@ def parse_resource(text: str | None) -> Resource | None:
     if star_fault(text) is not None:
         return None
     if text == ANY_NAME:
-        return Resource(Kind.ANY, Pattern.ANY)
+        return Resource(ResourceKind.ANY, ResourcePattern.ANY)
     before, _, name = (text or "").partition(":")
-    kind = word(Kind, before)
+    kind = word(ResourceKind, before)
     if kind is None:
         return None
-    if kind is Kind.ANY:
-        return Resource(Kind.ANY, Pattern.ANY) if name == ANY_NAME else None
+    if kind is ResourceKind.ANY:
+        return Resource(ResourceKind.ANY, ResourcePattern.ANY) if name == ANY_NAME else None
     if not name.endswith(ANY_NAME):
-        return Resource(kind, Pattern.LITERAL, name)
+        return Resource(kind, ResourcePattern.LITERAL, name)
     prefix = name.removesuffix(ANY_NAME)
-    return Resource(kind, Pattern.PREFIXED, prefix) if prefix else Resource(kind, Pattern.ANY)
+    return Resource(kind, ResourcePattern.PREFIXED, prefix) if prefix else Resource(kind, ResourcePattern.ANY)
 
 
 class Rule(Struct, frozen=True):

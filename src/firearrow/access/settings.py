@@ -170,7 +170,7 @@ def codes_in(key: str, text: str) -> frozenset[int]:
     return frozenset(map(int, words))
 
 
-class _Named(Struct, frozen=True):
+class _NamedUser(Struct, frozen=True):
     __repr__ = hidden_repr
     username: str
     password: str
@@ -188,7 +188,7 @@ def first_users(config: AccessConfig) -> list[User]:
     users = []
     if config.init_authentication_user:
         form = '{"username":"...","password":"..."}'
-        named = _read("initAuthenticationUser", config.init_authentication_user, _Named, form)
+        named = _read("initAuthenticationUser", config.init_authentication_user, _NamedUser, form)
         users.append(User(named.username, named.password, UserType.SUPER))
     inner = inner_credentials(config)
     if inner is not None:

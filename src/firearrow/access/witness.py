@@ -22,7 +22,7 @@ from firearrow.protocol.conversation import Request
 from firearrow.remoting.handlers import Call
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 from firearrow.telemetry.metrics import Family
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Witness:
         self.audit: Final = audit
         self.refused_audit: Final = refused_audit
         self._rate: RefusalRate | None = None
-        self.refusals: Final = {reason: Damped() for reason in Reason}
+        self.refusals: Final = {reason: DampedEvents() for reason in Reason}
 
     async def open(self) -> None:
         """Find the ends of the audit files."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from firearrow.admin.accounts import Accounts
+from firearrow.admin.accounts import AccountOperations
 from firearrow.admin.broker_operations import BrokerOperations
+from firearrow.admin.broker_upkeep import BrokerUpkeep
 from firearrow.admin.brokers import Brokers
 from firearrow.admin.group_members import GroupMembers
 from firearrow.admin.group_offsets import GroupOffsets
@@ -59,8 +60,9 @@ class Admin:
         self.members: Final = GroupMembers(self.brokers)
         self.messages: Final = Messages(self.brokers)
         self.operations: Final = BrokerOperations(self.brokers)
+        self.upkeep: Final = BrokerUpkeep(self.brokers)
         self.name_servers: Final = NameServerOperations(self.brokers)
-        self.accounts: Final = Accounts(self.brokers)
+        self.accounts: Final = AccountOperations(self.brokers)
         self.sizes: Final = TopicSize(self.brokers, self.topics, self.groups)
 
     async def __aenter__(self) -> Self:

@@ -6,18 +6,18 @@ Java: ``BrokerStatusSubCommand``, ``UpdateBrokerConfigSubCommand``, ``WipeWriteP
 import difflib
 from collections.abc import Iterable, Mapping
 
-from firearrow import fastjson
 from firearrow.admin.broker_state import BrokerState, read_state
-from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.admin.brokers import BrokerMember, Brokers, Server, together
 from firearrow.client.name_servers import UNANSWERED
 from firearrow.errors import NotNow, RequestRefused, SettingsError
 from firearrow.protocol.bodies.admin.properties import PropertiesText
+from firearrow.protocol.bodies.admin.stats import BrokerStatsData
 from firearrow.protocol.bodies.naming.route import KVTable
-from firearrow.protocol.bodies.replication.replication import HaRuntimeInfo
+from firearrow.protocol.bodies.replication.replication import EpochEntryCache, HaRuntimeInfo
 from firearrow.protocol.requests.admin.config import GetBrokerConfig, UpdateBrokerConfig
-from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo, ViewBrokerStatsData
 from firearrow.protocol.requests.naming.route import AddWritePermOfBroker, WipeWritePermOfBroker
-from firearrow.protocol.requests.replication.replication import GetBrokerHaStatus
+from firearrow.protocol.requests.replication.replication import GetBrokerEpochCache, GetBrokerHaStatus
 
 
 class BrokerOperations:
@@ -26,10 +26,13 @@ class BrokerOperations:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
-    async def runtime(self, member: BrokerMember) -> dict[str, str]:
+    async def runtime(self, at: Server) -> dict[str, str]:
         """Return everything that a broker says of itself, by Apache's names."""
-        reply = await self._brokers.ask(member.at, GetBrokerRuntimeInfo())
-        return fastjson.decode(reply.body, KVTable).table
+        return (await self._brokers.read(at, GetBrokerRuntimeInfo(), KVTable)).table
+
+    async def statistics(self, at: Server, name: str, key: str) -> BrokerStatsData:
+        """Return a statistic of a broker; one that has counted nothing refuses."""
+        return await self._brokers.read(at, ViewBrokerStatsData(stats_name=name, stats_key=key), BrokerStatsData)
 
     async def states(self, members: Iterable[BrokerMember]) -> list[BrokerState]:
         """Return the state of brokers; of one that does not answer, why."""
@@ -41,23 +44,34 @@ class BrokerOperations:
         except (RequestRefused, *UNANSWERED) as error:
             return BrokerState(member, fault=str(error))
 
-    async def replication(self, member: BrokerMember) -> HaRuntimeInfo | None:
+    async def replication(self, at: Server) -> HaRuntimeInfo:
+        """Return how replication goes; a broker of 4.9 refuses."""
+        return await self._brokers.read(at, GetBrokerHaStatus(), HaRuntimeInfo)
+
+    async def replication_if_told(self, at: Server) -> HaRuntimeInfo | None:
         """Return how replication goes; None from a broker that does not say (4.9)."""
         try:
-            reply = await self._brokers.ask(member.at, GetBrokerHaStatus())
+            return await self.replication(at)
         except RequestRefused:
             return None
-        return fastjson.decode(reply.body, HaRuntimeInfo)
 
-    async def settings(self, member: BrokerMember) -> dict[str, str]:
+    async def epochs(self, at: Server) -> EpochEntryCache:
+        """Return which master wrote which part of a broker's log."""
+        return await self._brokers.read(at, GetBrokerEpochCache(), EpochEntryCache)
+
+    async def settings(self, at: Server) -> dict[str, str]:
         """Return all settings of a broker."""
-        return PropertiesText.decode((await self._brokers.ask(member.at, GetBrokerConfig())).body).values
+        return PropertiesText.decode((await self._brokers.ask(at, GetBrokerConfig())).body).values
+
+    async def put_settings(self, at: Server, wanted: Mapping[str, str]) -> None:
+        """Change settings of a broker, which takes names that it does not have without a word."""
+        await self._brokers.ask(at, UpdateBrokerConfig(), PropertiesText(dict(wanted)).encode())
 
     async def change_settings(self, member: BrokerMember, wanted: Mapping[str, str]) -> dict[str, str]:
         """Change settings; return those in force afterwards. A name that the broker does not have is refused."""
         before = await self.settings(member)
         check_names(wanted, before, f"broker {member.name}")
-        await self._brokers.ask(member.at, UpdateBrokerConfig(), PropertiesText(dict(wanted)).encode())
+        await self.put_settings(member, wanted)
         after = await self.settings(member)
         stayed = sorted(name for name, value in wanted.items() if after.get(name) != value)
         if stayed:
@@ -67,15 +81,21 @@ class BrokerOperations:
 
     async def wipe_write(self, broker_name: str) -> dict[str, int]:
         """Take the write permission from a broker's queues; return the topics that changed, by name server."""
-        request = WipeWritePermOfBroker(broker_name=broker_name)
-        found = await self._brokers.at_name_servers(lambda address: self._brokers.ask(address, request))
-        return {address: reply.answer.wipe_topic_count for address, reply in found.items()}
+        return await self._brokers.at_name_servers(lambda server: self.wipe_write_at(server, broker_name))
+
+    async def wipe_write_at(self, server: Server, broker_name: str) -> int:
+        """Take the write permission from a broker's queues at one name server; return the topics that changed."""
+        reply = await self._brokers.ask(server, WipeWritePermOfBroker(broker_name=broker_name))
+        return reply.answer.wipe_topic_count
 
     async def restore_write(self, broker_name: str) -> dict[str, int]:
         """Give a broker's queues write permission; return the topics that changed, by name server."""
-        request = AddWritePermOfBroker(broker_name=broker_name)
-        found = await self._brokers.at_name_servers(lambda address: self._brokers.ask(address, request))
-        return {address: reply.answer.add_topic_count for address, reply in found.items()}
+        return await self._brokers.at_name_servers(lambda server: self.restore_write_at(server, broker_name))
+
+    async def restore_write_at(self, server: Server, broker_name: str) -> int:
+        """Give a broker's queues write permission at one name server; return the topics that changed."""
+        reply = await self._brokers.ask(server, AddWritePermOfBroker(broker_name=broker_name))
+        return reply.answer.add_topic_count
 
 
 def check_names(wanted: Mapping[str, str], known: Mapping[str, str], whose: str) -> None:

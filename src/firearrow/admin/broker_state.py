@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from firearrow.admin.brokers import BrokerMember
-from firearrow.protocol.requests.admin.stats import REFUSAL_KEY
+from firearrow.protocol.requests.admin.stats import LONGEST_STEP_KEY, REFUSAL_KEY
 
 
 class BrokerState(Struct, frozen=True):
@@ -26,7 +26,14 @@ class BrokerState(Struct, frozen=True):
     booted_ms: int = 0
     log_end: int = 0
     refusal: str = ""
-    """Why its store takes no messages; empty while it takes them, and from Apache's brokers, which do not tell."""
+    """The reason why its store takes no messages; empty while it does, and from Apache's brokers, which do not tell."""
+    longest_step: str = ""
+    """The step that held its loop the longest since its start: milliseconds first; empty from Apache's brokers."""
+
+    @property
+    def longest_step_ms(self) -> float:
+        """The CPU time of that step; 0 when the broker does not tell."""
+        return _rate(self.longest_step)
 
 
 def read_state(member: BrokerMember, table: Mapping[str, str]) -> BrokerState:
@@ -42,11 +49,12 @@ def read_state(member: BrokerMember, table: Mapping[str, str]) -> BrokerState:
         booted_ms=int(_number(table.get("bootTimestamp", ""))),
         log_end=int(_number(table.get("commitLogMaxOffset", ""))),
         refusal=table.get(REFUSAL_KEY, ""),
+        longest_step=table.get(LONGEST_STEP_KEY, ""),
     )
 
 
 def _rate(text: str) -> float:
-    """Read the first of three rates: over ten seconds, a minute, ten minutes."""
+    """Read the first number of a text, such as that of three rates: over ten seconds, a minute, ten minutes."""
     return _number(text.split()[0]) if text.split() else 0.0
 
 

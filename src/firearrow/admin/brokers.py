@@ -52,6 +52,10 @@ class BrokerMember(Struct, frozen=True, order=True):
         return Address.parse(self.address)
 
 
+Server = BrokerMember | Address | str
+"""One server: a registered broker, or an address, also as text ``host:port``."""
+
+
 class Brokers:
     """The registered brokers, and requests to them."""
 
@@ -67,14 +71,20 @@ class Brokers:
 
     async def list(self, cluster: str = "") -> Sequence[BrokerMember]:
         """Return every broker that the name server knows, or those of one cluster."""
-        reply = await self._names.ask(GetBrokerClusterInfo(), timeout_ms=self._timeout_ms)
-        info = fastjson.decode(reply.body, ClusterInfo)
         members = sorted(
             BrokerMember(data.cluster or "", name, number, address)
-            for name, data in (info.broker_addr_table or {}).items()
+            for name, data in ((await self.registered()).broker_addr_table or {}).items()
             for number, address in data.broker_addrs.items()
         )
         return _chosen(members, cluster, "")
+
+    async def registered(self) -> ClusterInfo:
+        """Return clusters and brokers as the name server has them."""
+        return fastjson.decode((await self.ask_name_server(GetBrokerClusterInfo())).body, ClusterInfo)
+
+    async def registered_at(self, server: Server) -> ClusterInfo:
+        """Return clusters and brokers as one name server has them."""
+        return await self.read(server, GetBrokerClusterInfo(), ClusterInfo)
 
     async def readable(self, cluster: str = "", broker: str = "") -> Sequence[BrokerMember]:
         """Return one member of every broker name: the master, or else a slave."""
@@ -118,7 +128,7 @@ class Brokers:
 
     async def ask(
         self,
-        to: Address,
+        to: Server,
         request: Request[A],
         body: bytes = b"",
         *,
@@ -128,11 +138,15 @@ class Brokers:
         """Send a request to one server."""
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
-            return await self._caller.call(to, request, body, timeout_ms=limit_ms, accept=accept)
+            return await self._caller.call(_address(to), request, body, timeout_ms=limit_ms, accept=accept)
         except FireArrowError as failure:
             if type(request).__name__.startswith(_READS):
                 failure.may_have_happened = False
             raise
+
+    async def read(self, to: Server, request: Request[A], kind: type[T], *, timeout_ms: float | None = None) -> T:
+        """Send a request to one server and return its body."""
+        return fastjson.decode((await self.ask(to, request, timeout_ms=timeout_ms)).body, kind)
 
     async def ask_name_server(self, request: Request[A], *, accept: frozenset[int] = SUCCESS_ONLY) -> Reply[A]:
         """Send a request to a name server that answers."""
@@ -148,15 +162,21 @@ class Brokers:
         return dict(zip(map(str, self._names.addresses), found, strict=True))
 
 
+def _address(server: Server) -> Address:
+    if isinstance(server, BrokerMember):
+        return server.at
+    return Address.parse(server) if isinstance(server, str) else server
+
+
 def _route_of(topic: str) -> GetRouteInfoByTopic:
     return GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
 
 
-def _chosen(members: Sequence[BrokerMember], cluster: str, broker: str) -> list[BrokerMember]:
-    if cluster and not any(member.cluster == cluster for member in members):
+def _chosen(members: Sequence[BrokerMember], cluster: str, broker: str) -> Sequence[BrokerMember]:
+    found = [member for member in members if member.cluster == cluster] if cluster else members
+    if cluster and not found:
         there = ", ".join(sorted({member.cluster for member in members})) or "none"
         raise NoSuchName(f"no cluster {cluster!r} is registered; there are: {there}")
-    found = [member for member in members if not cluster or member.cluster == cluster]
     if not broker:
         return found
     named = [member for member in found if broker in (member.name, member.address)]

@@ -102,7 +102,7 @@ class Summary(Struct, frozen=True):
     most_attempts: int
 
 
-class Choice(Struct, frozen=True):
+class DeadLetterChoice(Struct, frozen=True):
     """A choice of dead letters; an empty field chooses all."""
 
     ids: frozenset[str] = frozenset()
@@ -116,7 +116,7 @@ class Choice(Struct, frozen=True):
     @property
     def is_everything(self) -> bool:
         """Whether it chooses all."""
-        return self == Choice()
+        return self == DeadLetterChoice()
 
     def takes(self, letter: DeadLetter) -> bool:
         """Whether a dead letter is chosen."""

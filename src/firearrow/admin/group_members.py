@@ -11,21 +11,18 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firearrow import fastjson
+from firearrow.admin.broker_groups import BrokerGroups
+from firearrow.admin.broker_topics import BrokerTopics
 from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
 from firearrow.admin.group_offsets import GroupOffsets
+from firearrow.admin.name_server_operations import NameServerOperations
 from firearrow.client.name_servers import UNANSWERED
 from firearrow.errors import AlreadyExists, NoSuchName, NotNow, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group, retry_topic
-from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.group.running_info import ConsumerRunningInfo
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker
-from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup
-from firearrow.protocol.requests.group.push import GetConsumerRunningInfo
-from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 
 SETTINGS: Final = (
     "retry_max_times",
@@ -70,6 +67,9 @@ class GroupMembers:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._offsets = GroupOffsets(brokers)
+        self._groups = BrokerGroups(brokers)
+        self._topics = BrokerTopics(brokers)
+        self._names = NameServerOperations(brokers)
 
     async def holders(self, clients: Sequence[str], group: str) -> Holders:
         """Ask members of a group which queues they hold."""
@@ -82,20 +82,13 @@ class GroupMembers:
             {client: _subscriptions(info) for client, info in infos.items()},
         )
 
-    async def running_info(
-        self, member: BrokerMember, group: str, client: str, *, stacks: bool = False
-    ) -> ConsumerRunningInfo:
-        """Return what one consumer says of itself, by way of a broker that it is connected to."""
-        request = GetConsumerRunningInfo(consumer_group=group, client_id=client, jstack_enable=stacks)
-        return fastjson.decode((await self._brokers.ask(member.at, request)).body, ConsumerRunningInfo)
-
     async def create(self, group: SubscriptionGroupConfig, *, cluster: str = "", broker: str = "") -> None:
         """Make a group on every master of a cluster, or on one broker.
 
         Raise ``AlreadyExists`` if all have it, or one with other settings: what failed halfway can be done again.
         """
         masters = await self._brokers.masters(cluster, broker)
-        held = {member: (await self._offsets.groups_of(member)).get(group.group_name or "") for member in masters}
+        held = {member: (await self._groups.configs(member)).get(group.group_name or "") for member in masters}
         other = next((member for member, each in held.items() if each is not None and not _is_same(each, group)), None)
         if other is not None or None not in held.values():
             where = (other or masters[0]).name
@@ -111,16 +104,12 @@ class GroupMembers:
         """
         elsewhere = await self.settings(group, cluster)
         masters = await self._brokers.masters(cluster, broker)
-        held = {member: (await self._offsets.groups_of(member)).get(group, elsewhere) for member in masters}
+        held = {member: (await self._groups.configs(member)).get(group, elsewhere) for member in masters}
         await self._put({member: replace(before, **changes) for member, before in held.items()})
 
     async def _put(self, wanted: Mapping[BrokerMember, SubscriptionGroupConfig]) -> None:
-        request = UpdateAndCreateSubscriptionGroup()
         await at_each(
-            {
-                f"broker {member.name}": partial(self._brokers.ask, member.at, request, encode_body(config))
-                for member, config in wanted.items()
-            }
+            {f"broker {member.name}": partial(self._groups.put, member, config) for member, config in wanted.items()}
         )
 
     async def settings(self, group: str, cluster: str = "") -> SubscriptionGroupConfig:
@@ -138,19 +127,17 @@ class GroupMembers:
         masters = await self._brokers.masters(cluster)
         if await self._offsets.has_members(group, cluster):
             raise NotNow(f"group {group!r} has members, which would make it again: stop them, then delete it")
-        forget = not keep_offsets
-        request = DeleteSubscriptionGroup(group_name=group, clean_offset=forget, remove_offset=forget)
 
         async def delete_at(member: BrokerMember) -> None:
-            await self._brokers.ask(member.at, request)
+            await self._groups.delete(member, group, with_offsets=not keep_offsets)
             await self._forget_topic(member, retry_topic(group))
 
         await at_each({f"broker {member.name}": partial(delete_at, member) for member in masters})
-        await self._brokers.tell_name_servers(DeleteTopicInNamesrv(topic=retry_topic(group), cluster_name=None))
+        await self._names.forget_topic(retry_topic(group))
 
     async def _forget_topic(self, member: BrokerMember, topic: str) -> None:
         try:
-            await self._brokers.ask(member.at, DeleteTopicInBroker(topic=topic))
+            await self._topics.delete(member, topic)
         except RequestRefused as refusal:
             if refusal.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
@@ -161,7 +148,7 @@ class GroupMembers:
         why = "no broker has its connection now"
         for member in members:
             try:
-                return await self.running_info(member, group, client)
+                return await self._groups.running_info(member, group, client)
             except (RequestRefused, *UNANSWERED) as error:
                 why = str(error)
         return SilentMember(client, why)

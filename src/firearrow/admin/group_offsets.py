@@ -4,33 +4,13 @@ Offsets are written directly to brokers, so the group must have no running membe
 """
 
 from collections.abc import Mapping
-from typing import Final
 
-from firearrow import fastjson
+from firearrow.admin.broker_groups import BrokerGroups
+from firearrow.admin.broker_offsets import BrokerOffsets
 from firearrow.admin.brokers import BrokerMember, Brokers, together
 from firearrow.errors import FireArrowError, NotNow, RequestRefused
 from firearrow.model import MessageQueue
-from firearrow.protocol.bodies.admin.stats import ConsumeStats
-from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection
-from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.admin.stats import GetConsumeStats
-from firearrow.protocol.requests.group.group import (
-    GetAllSubscriptionGroupConfig,
-    GetConsumerConnectionList,
-    UpdateAndCreateSubscriptionGroup,
-)
-from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
-
-_ABSENT: Final = frozenset(
-    {
-        int(ResponseCode.CONSUMER_NOT_ONLINE),
-        int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-        int(ResponseCode.TOPIC_NOT_EXIST),
-        int(ResponseCode.QUERY_NOT_FOUND),
-    }
-)
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 
 
 class GroupOffsets:
@@ -38,6 +18,8 @@ class GroupOffsets:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
+        self._groups = BrokerGroups(brokers)
+        self.at_broker = BrokerOffsets(brokers)
 
     async def groups(self, cluster: str = "") -> dict[str, SubscriptionGroupConfig]:
         """Return the settings of all groups, the brokers' own included."""
@@ -48,15 +30,14 @@ class GroupOffsets:
 
     async def groups_of(self, member: BrokerMember) -> dict[str, SubscriptionGroupConfig]:
         """Return the settings of all groups as one broker has them."""
-        reply = await self._brokers.ask(member.at, GetAllSubscriptionGroupConfig())
-        return fastjson.decode(reply.body, SubscriptionGroupTable).subscription_group_table
+        return await self._groups.configs(member)
 
     async def create(self, group: SubscriptionGroupConfig, cluster: str = "") -> None:
         """Make a group with these settings at every master; raise the first failure when all have been asked."""
         failures: list[FireArrowError] = []
         for member in await self._brokers.masters(cluster):
             try:
-                await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+                await self._groups.put(member, group)
             except FireArrowError as failure:
                 failures.append(failure)
         if failures:
@@ -65,7 +46,7 @@ class GroupOffsets:
     async def committed(self, group: str, topic: str, cluster: str = "") -> dict[MessageQueue, int]:
         """Return the offsets of a group in the queues of a topic that are above 0: those in which it has consumed."""
         members = await self._brokers.readable(cluster)
-        tables = await together(self._progress(member, group, topic) for member in members)
+        tables = await together(self._groups.progress_if_any(member, group, topic) for member in members)
         return {
             queue: each.consumer_offset
             for stats in tables
@@ -76,7 +57,8 @@ class GroupOffsets:
     async def has_members(self, group: str, cluster: str = "") -> bool:
         """Whether a member of the group is connected."""
         members = await self._brokers.readable(cluster)
-        return any(await together(self._is_met(member, group) for member in members))
+        seen = await together(self._groups.connections_if_any(member, group) for member in members)
+        return any(each.connection_set for each in seen)
 
     async def write(self, group: str, offsets: Mapping[MessageQueue, int], cluster: str = "") -> None:
         """Write offsets of a group without members; raise the first failure when all brokers have been asked."""
@@ -110,31 +92,10 @@ class GroupOffsets:
             if silence is not None:
                 failures[queue] = silence
                 continue
-            request = UpdateConsumerOffset(
-                consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-            )
             try:
-                await self._brokers.ask(master.at, request)
+                await self.at_broker.write(master, group, queue, offset)
             except RequestRefused as refusal:
                 failures[queue] = refusal
             except FireArrowError as failure:
                 failures[queue] = silence = failure
         return failures
-
-    async def _is_met(self, member: BrokerMember, group: str) -> bool:
-        try:
-            reply = await self._brokers.ask(member.at, GetConsumerConnectionList(consumer_group=group))
-        except RequestRefused as refusal:
-            if refusal.code in _ABSENT:
-                return False
-            raise
-        return bool(fastjson.decode(reply.body, ConsumerConnection).connection_set)
-
-    async def _progress(self, member: BrokerMember, group: str, topic: str) -> ConsumeStats:
-        try:
-            reply = await self._brokers.ask(member.at, GetConsumeStats(consumer_group=group, topic=topic))
-        except RequestRefused as refusal:
-            if refusal.code in _ABSENT:
-                return ConsumeStats()
-            raise
-        return fastjson.decode(reply.body, ConsumeStats)

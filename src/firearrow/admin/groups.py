@@ -16,41 +16,26 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow import fastjson
+from firearrow.admin.broker_groups import BrokerGroups
+from firearrow.admin.broker_offsets import BrokerOffsets
+from firearrow.admin.broker_operations import BrokerOperations
+from firearrow.admin.broker_topics import BrokerTopics
 from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
 from firearrow.errors import FireArrowError, NoSuchName, NotNow, PartlyDone, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 from firearrow.model.versions import version_name
-from firearrow.protocol.bodies.admin.stats import BrokerStatsData, ConsumeStats, OffsetWrapper
-from firearrow.protocol.bodies.admin.topic import TopicOffset, TopicStatsTable
-from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper
+from firearrow.protocol.bodies.admin.topic import TopicOffset
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection
-from firearrow.protocol.bodies.group.offset import read_reset_offsets
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.admin.stats import GetConsumeStats, ViewBrokerStatsData
-from firearrow.protocol.requests.admin.topic import GetTopicStatsInfo
-from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig, GetConsumerConnectionList
-from firearrow.protocol.requests.group.offset import (
-    GetMaxOffset,
-    GetMinOffset,
-    SearchOffsetByTimestamp,
-    UpdateConsumerOffset,
-)
-from firearrow.protocol.requests.group.reset import InvokeBrokerToResetOffset
 
 FIRST: Final = 0
 """A time before every message."""
 LAST: Final = -1
 """Not a time: after the last message."""
 
-_ABSENT: Final = frozenset(
-    {
-        int(ResponseCode.CONSUMER_NOT_ONLINE),
-        int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-        int(ResponseCode.TOPIC_NOT_EXIST),
-    }
-)
 _NEVER: Final = -1
 _FILTER_STATISTICS: Final = (
     "GROUP_FILTERED_NUMS",
@@ -146,11 +131,15 @@ class Groups:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
+        self._topics = BrokerTopics(brokers)
+        self._queues = BrokerOffsets(brokers)
+        self._operations = BrokerOperations(brokers)
+        self.at_broker = BrokerGroups(brokers)
 
     async def list(self, *, cluster: str = "", system: bool = False) -> Sequence[GroupSummary]:
         """Return all groups, sorted; with ``system`` also the brokers' own."""
         members = await self._brokers.readable(cluster)
-        tables = await together(self._configs(member) for member in members)
+        tables = await together(self.at_broker.configs(member) for member in members)
         names = sorted({name for table in tables for name in table if system or not is_system_group(name)})
         return await together(self._summary(members, name) for name in names)
 
@@ -158,38 +147,31 @@ class Groups:
         """Return everything about one group; raise ``NoSuchName`` if no broker knows it."""
         members = await self._brokers.readable()
         config = await self._config(members, group)
-        seen = await together(self._connections(member, group) for member in members)
+        seen = await together(self.at_broker.connections_if_any(member, group) for member in members)
         found = next((each for each in seen if each.connection_set), ConsumerConnection())
-        progress = await together(self._progress(member, group) for member in members)
-        topics = {topic for each in seen for topic in each.subscription_table} | {
-            queue.queue.topic for queue in _queues(progress)
-        }
-        filters = await together(self._filter_use(members, group, topic) for topic in sorted(topics))
+        progress = await together(self.at_broker.progress_if_any(member, group) for member in members)
+        queues, subscriptions = _queues(progress), _subscriptions(seen)
+        topics = sorted({*subscriptions, *(each.queue.topic for each in queues)})
+        filters = await together(self._filter_use(members, group, topic) for topic in topics)
         return GroupDescription(
             name=group,
             members=_members(seen),
             message_model=found.message_model or "",
             consume_type=found.consume_type or "",
             start=found.consume_from_where or "",
-            subscriptions={
-                topic: data.sub_string or "*"
-                for each in seen
-                for topic, data in sorted(each.subscription_table.items())
-            },
-            queues=tuple(sorted(_queues(progress))),
+            subscriptions=subscriptions,
+            queues=tuple(sorted(queues)),
             consume_tps=sum(stats.consume_tps for stats in progress),
             max_reconsume_times=config.retry_max_times,
             is_enabled=config.consume_enable,
-            disagreement=next(
-                (each.subscription_disagreement for each in seen if each.subscription_disagreement), None
-            ),
+            disagreement=next(filter(None, (each.subscription_disagreement for each in seen)), None),
             filters=tuple(use for use in filters if use.filtered or use.judged),
         )
 
     async def lag(self, group: str, topic: str = "") -> int | None:
         """Return the lag of a group in one topic or all; None if it has no offsets yet."""
         members = await self._brokers.readable()
-        progress = await together(self._progress(member, group, topic) for member in members)
+        progress = await together(self.at_broker.progress_if_any(member, group, topic) for member in members)
         queues = _queues(progress)
         return sum(queue.lag for queue in queues) if queues else None
 
@@ -206,7 +188,7 @@ class Groups:
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
         """Move a group without running members to an offset of one queue."""
         move, member = await self._move(group, queue, offset)
-        if (await self._connections(member, group)).connection_set:
+        if (await self.at_broker.connections_if_any(member, group)).connection_set:
             raise NotNow(
                 f"group {group!r} has members, which would overwrite the offset: stop them, or reset to a time"
             )
@@ -232,7 +214,7 @@ class Groups:
         if not members:
             raise NoSuchName(f"there is no queue {queue.queue_id} of {queue.topic!r} on broker {queue.broker_name!r}")
         member = next(iter(members))
-        end = await self._end(member, queue, LAST)
+        end = await self._queues.end(member, queue)
         if offset > end:
             raise SettingsError(
                 f"queue {queue.broker_name}:{queue.queue_id} of {queue.topic!r} ends at offset {end}, before {offset}; "
@@ -242,41 +224,19 @@ class Groups:
         return QueueMove(queue, before.get(queue), offset), member
 
     async def _summary(self, members: Sequence[BrokerMember], group: str) -> GroupSummary:
-        seen = [await self._connections(member, group) for member in members]
-        progress = [await self._progress(member, group) for member in members]
+        seen = [await self.at_broker.connections_if_any(member, group) for member in members]
+        progress = [await self.at_broker.progress_if_any(member, group) for member in members]
         model = next((each.message_model for each in seen if each.message_model), "")
         lag = sum(queue.lag for queue in _queues(progress))
         kind = "system" if is_system_group(group) else "normal"
         return GroupSummary(group, kind, len(_members(seen)), lag, model)
 
-    async def _configs(self, member: BrokerMember) -> dict[str, SubscriptionGroupConfig]:
-        reply = await self._brokers.ask(member.at, GetAllSubscriptionGroupConfig())
-        return fastjson.decode(reply.body, SubscriptionGroupTable).subscription_group_table
-
     async def _config(self, members: Sequence[BrokerMember], group: str) -> SubscriptionGroupConfig:
         for member in members:
-            found = (await self._configs(member)).get(group)
+            found = (await self.at_broker.configs(member)).get(group)
             if found is not None:
                 return found
         raise _no_group(group)
-
-    async def _connections(self, member: BrokerMember, group: str) -> ConsumerConnection:
-        try:
-            reply = await self._brokers.ask(member.at, GetConsumerConnectionList(consumer_group=group))
-        except RequestRefused as refusal:
-            if refusal.code in _ABSENT:
-                return ConsumerConnection()
-            raise
-        return fastjson.decode(reply.body, ConsumerConnection)
-
-    async def _progress(self, member: BrokerMember, group: str, topic: str = "") -> ConsumeStats:
-        try:
-            reply = await self._brokers.ask(member.at, GetConsumeStats(consumer_group=group, topic=topic or None))
-        except RequestRefused as refusal:
-            if refusal.code in _ABSENT:
-                return ConsumeStats()
-            raise
-        return fastjson.decode(reply.body, ConsumeStats)
 
     async def _filter_use(self, members: Iterable[BrokerMember], group: str, topic: str) -> FilterUse:
         counts = []
@@ -288,14 +248,13 @@ class Groups:
     async def _day(self, member: BrokerMember, name: str, key: str) -> int:
         """Return the sum of a statistic over a day; 0 for a broker that does not have it."""
         try:
-            reply = await self._brokers.ask(member.at, ViewBrokerStatsData(stats_name=name, stats_key=key))
+            day = (await self._operations.statistics(member, name, key)).stats_day
         except RequestRefused:
             return 0
-        day = fastjson.decode(reply.body, BrokerStatsData).stats_day
         return 0 if day is None else day.sum
 
     async def _offsets(self, members: Iterable[BrokerMember], group: str, topic: str) -> dict[MessageQueue, int]:
-        tables = await together(self._progress(member, group, topic) for member in members)
+        tables = await together(self.at_broker.progress_if_any(member, group, topic) for member in members)
         return {
             queue: each.consumer_offset
             for stats in tables
@@ -317,21 +276,16 @@ class Groups:
     async def _reset_at(
         self, member: BrokerMember, queues: Sequence[MessageQueue], group: str, topic: str, timestamp_ms: int
     ) -> dict[MessageQueue, int]:
-        request = InvokeBrokerToResetOffset(group=group, topic=topic, timestamp=timestamp_ms, is_force=True)
-        if (await self._connections(member, group)).connection_set:
-            reply = await self._brokers.ask(member.at, request)
-            return read_reset_offsets(reply.body).offset_table
+        if (await self.at_broker.connections_if_any(member, group)).connection_set:
+            return await self._queues.reset(member, group, topic, timestamp_ms)
         places = await self._places(member, queues, timestamp_ms)
         await self._write(member, group, places)
         return places
 
     async def _write(self, member: BrokerMember, group: str, places: dict[MessageQueue, int]) -> None:
         for done, (queue, offset) in enumerate(places.items()):
-            request = UpdateConsumerOffset(
-                consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-            )
             try:
-                await self._brokers.ask(member.at, request)
+                await self._queues.write(member, group, queue, offset)
             except FireArrowError as failure:
                 if isinstance(failure, RequestRefused) and failure.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                     raise _no_group(group) from failure
@@ -344,26 +298,19 @@ class Groups:
         self, member: BrokerMember, queues: Sequence[MessageQueue], timestamp_ms: int
     ) -> dict[MessageQueue, int]:
         if timestamp_ms in (FIRST, LAST):
-            offsets = await together(self._end(member, queue, timestamp_ms) for queue in queues)
+            edge = self._queues.first if timestamp_ms == FIRST else self._queues.end
+            offsets = await together(edge(member, queue) for queue in queues)
             return dict(zip(queues, offsets, strict=True))
-        reply = await self._brokers.ask(member.at, GetTopicStatsInfo(topic=queues[0].topic))
-        held = fastjson.decode(reply.body, TopicStatsTable).offset_table
+        held = (await self._topics.stats(member, queues[0].topic)).offset_table
         offsets = await together(self._at_time(member, queue, held.get(queue), timestamp_ms) for queue in queues)
         return dict(zip(queues, offsets, strict=True))
-
-    async def _end(self, member: BrokerMember, queue: MessageQueue, which: int) -> int:
-        topic, number = queue.topic, queue.queue_id
-        if which == LAST:
-            return (await self._brokers.ask(member.at, GetMaxOffset(topic=topic, queue_id=number))).answer.offset
-        return (await self._brokers.ask(member.at, GetMinOffset(topic=topic, queue_id=number))).answer.offset
 
     async def _at_time(
         self, member: BrokerMember, queue: MessageQueue, held: TopicOffset | None, timestamp_ms: int
     ) -> int:
         if held is not None and held.last_update_timestamp < timestamp_ms:
             return held.max_offset  # brokers of 4.9 would return the last message
-        search = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
-        return (await self._brokers.ask(member.at, search)).answer.offset
+        return await self._queues.at_time(member, queue, timestamp_ms)
 
 
 def _moves(before: Mapping[MessageQueue, int], after: Iterable[Mapping[MessageQueue, int]]) -> Sequence[QueueMove]:
@@ -385,6 +332,10 @@ def _members(seen: Iterable[ConsumerConnection]) -> tuple[MemberState, ...]:
         if each.client_id
     }
     return tuple(sorted(found.values()))
+
+
+def _subscriptions(seen: Iterable[ConsumerConnection]) -> dict[str, str]:
+    return {topic: data.sub_string or "*" for each in seen for topic, data in sorted(each.subscription_table.items())}
 
 
 def _queues(progress: Iterable[ConsumeStats]) -> Sequence[QueueProgress]:

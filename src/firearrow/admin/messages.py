@@ -10,21 +10,26 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow import fastjson
-from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.admin.brokers import BrokerMember, Brokers, Server, together
+from firearrow.client.consumer.broker_queries import SUBSCRIBES, PulledBytes, PullStatus
 from firearrow.errors import NoSuchName, RequestRefused
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.protocol.bodies.group.running_info import ConsumeMessageDirectlyResult
+from firearrow.protocol.bodies.message.query import QueryConsumeQueueBody
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import INT64_MAX
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
-from firearrow.protocol.requests.message.query import QueryMessage, ViewMessageById
+from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.protocol.requests.message.query import QueryConsumeQueue, QueryMessage, ViewMessageById
 from firearrow.record.decode import decode, decode_all
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import offset_message_id, parse_offset_message_id
 from firearrow.runtime.network import Address
 
 UNIQUE_KEY_MESSAGES: Final = 32
+LATEST_MS: Final = INT64_MAX
+"""A time after every message."""
+_PULLED: Final = frozenset(map(int, PullStatus))
 _FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
 
 
@@ -68,7 +73,7 @@ class Messages:
         return [FoundMessage(await self._at(member, physical, message_id), member)]
 
     async def by_unique_key(
-        self, topic: str, message_id: str, *, begin_ms: int = 0, end_ms: int = INT64_MAX, cluster: str = ""
+        self, topic: str, message_id: str, *, begin_ms: int = 0, end_ms: int = LATEST_MS, cluster: str = ""
     ) -> Sequence[FoundMessage]:
         """Return the messages of a topic whose producer gave them an id, stored between two times, oldest first."""
         asked = QueryMessage(
@@ -82,7 +87,7 @@ class Messages:
         return await self._query(asked, cluster)
 
     async def query(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = INT64_MAX, most: int = 64, cluster: str = ""
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = LATEST_MS, most: int = 64, cluster: str = ""
     ) -> Sequence[FoundMessage]:
         """Return the messages of a topic that have a key and were stored between two times, oldest first."""
         asked = QueryMessage(topic=topic, key=key, max_num=most, begin_timestamp=begin_ms, end_timestamp=end_ms)
@@ -93,13 +98,41 @@ class Messages:
         request = ConsumeMessageDirectly(
             consumer_group=group, client_id=client_id, msg_id=found.offset_id, topic=found.stored.topic
         )
-        return fastjson.decode((await self._brokers.ask(found.broker.at, request)).body, ConsumeMessageDirectlyResult)
+        return await self._brokers.read(found.broker, request, ConsumeMessageDirectlyResult)
+
+    async def pull_one(self, at: Server, queue: MessageQueue, offset: int, group: str) -> PulledBytes:
+        """Pull the message at an offset from a broker, also of a topic that name servers do not know."""
+        request = PullMessage(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=1,
+            sys_flag=SUBSCRIBES,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            sub_version=0,
+        )
+        reply = await self._brokers.ask(at, request, accept=_PULLED)
+        answer = reply.answer
+        status = PullStatus(reply.code)
+        return PulledBytes(status, reply.body, answer.next_begin_offset, answer.min_offset, answer.max_offset)
+
+    async def queue_entries(
+        self, at: Server, topic: str, queue_id: int, first: int, count: int, group: str = ""
+    ) -> QueryConsumeQueueBody:
+        """Return entries of a broker's consume queue; for a group also whether they pass its filter."""
+        request = QueryConsumeQueue(
+            topic=topic, queue_id=queue_id, index=first, count=count, consumer_group=group or None
+        )
+        return await self._brokers.read(at, request, QueryConsumeQueueBody)
 
     # -- parts
 
     async def _at(self, member: BrokerMember, physical: int, message_id: str) -> StoredMessage:
         try:
-            reply = await self._brokers.ask(member.at, ViewMessageById(offset=physical))
+            reply = await self._brokers.ask(member, ViewMessageById(offset=physical))
         except RequestRefused as refusal:
             gone = f"broker {member.name} has no message {message_id}: it was deleted with its file, or the id is wrong"
             raise NoSuchName(gone) from refusal
@@ -123,5 +156,5 @@ class Messages:
         return sorted(found, key=lambda each: each.stored.store_timestamp)[: request.max_num]
 
     async def _matches(self, member: BrokerMember, request: QueryMessage) -> bytes:
-        reply = await self._brokers.ask(member.at, request, accept=_FOUND_OR_NOT)
+        reply = await self._brokers.ask(member, request, accept=_FOUND_OR_NOT)
         return bytes(reply.body) if reply.code == ResponseCode.SUCCESS else b""

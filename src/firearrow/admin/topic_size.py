@@ -17,7 +17,7 @@ from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 
 
-class Unread(Struct, frozen=True, order=True):
+class UnreadMessages(Struct, frozen=True, order=True):
     """Messages that a group has not consumed yet, in a queue that is to go."""
 
     queue: MessageQueue
@@ -55,7 +55,7 @@ class TopicSize:
             )
         await self._topics.update(topic, cluster=cluster, broker=broker, write_queues=queues)
 
-    async def unread(self, topic: str, queues: int, brokers: Collection[str]) -> Sequence[Unread]:
+    async def unread(self, topic: str, queues: int, brokers: Collection[str]) -> Sequence[UnreadMessages]:
         """Return what groups have not consumed in the queues of brokers from this number on."""
         described = await self._topics.describe(topic)
         held = {
@@ -67,7 +67,11 @@ class TopicSize:
         for group in described.groups:
             if not is_system_group(group):
                 lags = {each.queue: each.lag for each in (await self._groups.describe(group)).queues}
-                found += [Unread(queue, group, lag) for queue in held if (lag := lags.get(queue, held[queue].messages))]
+                found += [
+                    UnreadMessages(queue, group, lag)
+                    for queue in held
+                    if (lag := lags.get(queue, held[queue].messages))
+                ]
         return sorted(found)
 
     async def stop_reading(self, topic: str, queues: int, *, cluster: str = "", broker: str = "") -> None:

@@ -10,13 +10,17 @@ Java: ``DefaultMQAdminExtImpl``, ``UpdateTopicSubCommand``, ``DeleteTopicSubComm
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from firearrow import fastjson
+from firearrow.admin.broker_topics import BrokerTopics
 from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
+from firearrow.admin.name_server_operations import NameServerOperations
+from firearrow.client.consumer.division.strategies import average
 from firearrow.client.name_servers import UNANSWERED
 from firearrow.errors import (
     AlreadyExists,
@@ -30,33 +34,17 @@ from firearrow.errors import (
 )
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE, is_legal_perm
-from firearrow.model.names import AUTO_CREATE_TOPIC, is_dlq_topic, is_retry_topic, is_system_topic, topic_fault
-from firearrow.protocol.bodies.admin.topic import SINGLE_TAG, GroupList, TopicConfig, TopicConfigTable, TopicStatsTable
-from firearrow.protocol.bodies.body import encode_body
+from firearrow.model.names import is_dlq_topic, is_retry_topic, is_system_topic, topic_fault
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicStatsTable
 from firearrow.protocol.bodies.naming.route import TopicRouteData
-from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.admin.topic import (
-    DeleteTopicInBroker,
-    GetAllTopicConfig,
-    GetTopicConfig,
-    GetTopicStatsInfo,
-    QueryTopicConsumeByWho,
-    UpdateAndCreateTopic,
-)
-from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, PutKvConfig
-from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 QUEUES: Final = 8
-PAGE: Final = 2000
-"""Topics in one answer, from brokers that support pages."""
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
 ROUTE_SECONDS: Final = 40.0
 """Seconds that a change may take to reach the name servers: brokers register at least every thirty seconds."""
 LOOK_SECONDS: Final = 0.05
-
-_FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
 
 
 class TopicOnBroker(Struct, frozen=True):
@@ -134,6 +122,8 @@ class Topics:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
+        self._names = NameServerOperations(brokers)
+        self.at_broker = BrokerTopics(brokers)
 
     # -- looking
 
@@ -142,9 +132,9 @@ class Topics:
         members = await self._brokers.readable(cluster, broker)
         own = _own_names(members)
         found: dict[str, list[TopicOnBroker]] = {}
-        tables = await together(self._configs(member) for member in members)
+        tables = await together(self.at_broker.table(member) for member in members)
         for member, table in zip(members, tables, strict=True):
-            for name, config in table.items():
+            for name, config in table.topic_config_table.items():
                 found.setdefault(name, []).append(_on_broker(member.name, config))
         kinds = {name: "system" if name in own else kind_of(name) for name in found}
         return [TopicSummary(name, kinds[name], tuple(found[name])) for name in sorted(found)]
@@ -153,7 +143,7 @@ class Topics:
         """Return everything about one topic; raise ``NoSuchName`` if it does not exist."""
         holders = await self._holders(topic)
         states = await together(self._stats(member, topic) for member in holders)
-        groups = await together(self._consumers(member, topic) for member in holders)
+        groups = await together(self.at_broker.consumers(member, topic) for member in holders)
         queues = sorted(
             QueueState(queue, offsets.min_offset, offsets.max_offset, offsets.last_update_timestamp)
             for table in states
@@ -165,12 +155,14 @@ class Topics:
             brokers=tuple(_on_broker(member.name, config) for member, config in holders.items()),
             queues=tuple(queues),
             groups=tuple(sorted({group for each in groups for group in each})),
-            strict_order=await self._order_text(topic),
+            strict_order=await self.order_text(topic),
         )
 
     async def exists(self, topic: str) -> bool:
         """Whether a broker has the topic."""
-        return any([await self._config(member, topic) is not None for member in await self._brokers.readable()])
+        return any(
+            [await self.at_broker.config(member, topic) is not None for member in await self._brokers.readable()]
+        )
 
     # -- changing
 
@@ -203,7 +195,7 @@ class Topics:
             perm=perm,
             order=order,
         )
-        held = {master: await self._config(master, topic) for master in masters}
+        held = {master: await self.at_broker.config(master, topic) for master in masters}
         other = next((master for master, each in held.items() if each is not None and not _is_same(each, config)), None)
         if other is not None or None not in held.values():
             where = (other or masters[0]).name
@@ -253,11 +245,24 @@ class Topics:
                 raise
             holders = {}
         masters = [master for master in await self._brokers.masters(cluster) if master in holders]
-        request = DeleteTopicInBroker(topic=topic)
-        await at_each({f"broker {each.name}": partial(self._brokers.ask, each.at, request) for each in masters})
-        await self._brokers.tell_name_servers(DeleteTopicInNamesrv(topic=topic, cluster_name=cluster or None))
+        await at_each({f"broker {each.name}": partial(self.at_broker.delete, each, topic) for each in masters})
+        await self._names.forget_topic(topic, cluster)
         if any(text is not None for text in await self._order_texts(topic)):
-            await self._brokers.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
+            await self.delete_order_text(topic)
+
+    # -- strict order
+
+    async def order_text(self, topic: str) -> str | None:
+        """Return the text of strict order of a topic; None if it has none."""
+        return await self._names.text(ORDER_TOPIC_CONFIG, topic)
+
+    async def put_order_text(self, topic: str, text: str) -> None:
+        """Set the text of strict order of a topic at every name server."""
+        await self._names.put_text(ORDER_TOPIC_CONFIG, topic, text)
+
+    async def delete_order_text(self, topic: str) -> None:
+        """Delete the text of strict order of a topic at every name server."""
+        await self._names.delete_text(ORDER_TOPIC_CONFIG, topic)
 
     # -- parts
 
@@ -271,13 +276,14 @@ class Topics:
             _check(config)
         by_broker = {member.name: config for member, config in wanted.items()}
         topic = next(iter(by_broker.values())).topic_name or ""
-        before = await self._order_text(topic)
+        before = await self.order_text(topic)
         is_ordered = before is not None or any(config.order for config in by_broker.values())
         if is_ordered:
             # First, because brokers of 4.9 read their strict order from this text at every registration.
             await self._set_order(topic, by_broker, before)
+        signed = {f"+{name}": value for name, value in attributes.items()}
         work = {
-            f"broker {member.name}": partial(self._brokers.ask, member.at, _request(config, attributes))
+            f"broker {member.name}": partial(self.at_broker.put, member, replace(config, attributes=signed))
             for member, config in wanted.items()
         }
         try:
@@ -297,9 +303,9 @@ class Topics:
                 counts[broker] = str(config.write_queue_nums)
         text = ";".join(f"{broker}:{count}" for broker, count in sorted(counts.items()))
         if text:
-            await self._brokers.tell_name_servers(PutKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=text))
+            await self.put_order_text(topic, text)
         else:
-            await self._brokers.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
+            await self.delete_order_text(topic)
 
     async def _routed(self, topic: str, wanted: Mapping[str, TopicConfig]) -> None:
         try:
@@ -315,69 +321,32 @@ class Topics:
 
     async def _holders(self, topic: str) -> dict[BrokerMember, TopicConfig]:
         members = await self._brokers.readable()
-        configs = await together(self._config(member, topic) for member in members)
+        configs = await together(self.at_broker.config(member, topic) for member in members)
         found = {member: config for member, config in zip(members, configs, strict=True) if config is not None}
         if not found:
             raise NoSuchName(f"no broker has a topic {topic!r}; firearrow topic list shows those that are there")
         return found
 
-    async def _config(self, member: BrokerMember, topic: str) -> TopicConfig | None:
-        try:
-            reply = await self._brokers.ask(member.at, GetTopicConfig(topic=topic))
-        except RequestRefused as refusal:
-            if refusal.code == ResponseCode.TOPIC_NOT_EXIST:
-                return None
-            if refusal.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return (await self._configs(member)).get(topic)  # brokers of 4.9 return all topics or none
-            raise
-        return fastjson.decode(reply.body, TopicConfig)
-
-    async def _configs(self, member: BrokerMember) -> dict[str, TopicConfig]:
-        """Return every topic of a broker, by pages; start again if the table changes meanwhile. 4.9 has one page."""
-        found: dict[str, TopicConfig] = {}
-        version: DataVersion | None = None
-        while True:
-            known = None if version is None else encode_body(version).decode()
-            page = GetAllTopicConfig(topic_seq=len(found), data_version=known, max_topic_num=PAGE)
-            reply = await self._brokers.ask(member.at, page)
-            table = fastjson.decode(reply.body, TopicConfigTable)
-            if version is not None and table.data_version != version:
-                found = {}
-            version = table.data_version
-            found |= table.topic_config_table
-            total = reply.answer.total_topic_num
-            if total is None or len(found) >= total or not table.topic_config_table:
-                return found
-
     async def _stats(self, member: BrokerMember, topic: str) -> TopicStatsTable:
         try:
-            reply = await self._brokers.ask(member.at, GetTopicStatsInfo(topic=topic))
+            return await self.at_broker.stats(member, topic)
         except RequestRefused as refusal:
             if refusal.code == ResponseCode.TOPIC_NOT_EXIST:
                 return TopicStatsTable()
             raise
-        return fastjson.decode(reply.body, TopicStatsTable)
-
-    async def _consumers(self, member: BrokerMember, topic: str) -> Sequence[str]:
-        reply = await self._brokers.ask(member.at, QueryTopicConsumeByWho(topic=topic))
-        return fastjson.decode(reply.body, GroupList).group_list
-
-    async def _order_text(self, topic: str) -> str | None:
-        request = GetKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic)
-        reply = await self._brokers.ask_name_server(request, accept=_FOUND_OR_NOT)
-        return reply.answer.value if reply.code == ResponseCode.SUCCESS else None
 
     async def _order_texts(self, topic: str) -> Sequence[str | None]:
         """Return the text of strict order of every name server that answers."""
-        request = GetKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic)
         texts: list[str | None] = []
-        for address in self._brokers.name_servers:
-            try:
-                reply = await self._brokers.ask(address, request, accept=_FOUND_OR_NOT)
-            except UNANSWERED:
-                continue
-            texts.append(reply.answer.value if reply.code == ResponseCode.SUCCESS else None)
+        for server in self._brokers.name_servers:
+            with suppress(*UNANSWERED):
+                texts.append(await self._names.text_at(server, ORDER_TOPIC_CONFIG, topic))
         return texts
+
+
+def divided(queues: Sequence[MessageQueue], clients: Sequence[str]) -> dict[str, Sequence[MessageQueue]]:
+    """Return the queues of each member of a group, as clients divide them by default."""
+    return {client: average(client, queues, clients) for client in clients}
 
 
 def _own_names(members: Sequence[BrokerMember]) -> set[str]:
@@ -410,20 +379,6 @@ def _check(config: TopicConfig) -> None:
         raise SettingsError("a topic needs at least one queue to read and one to write; use the permission to close it")
     if not is_legal_perm(config.perm):
         raise SettingsError(f"permission {config.perm} is not valid; give 2 (write), 4 (read) or 6 (both)")
-
-
-def _request(config: TopicConfig, attributes: Mapping[str, str]) -> UpdateAndCreateTopic:
-    return UpdateAndCreateTopic(
-        topic=config.topic_name or "",
-        default_topic=AUTO_CREATE_TOPIC,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm,
-        topic_filter_type=config.topic_filter_type or SINGLE_TAG,
-        topic_sys_flag=config.topic_sys_flag,
-        order=config.order,
-        attributes=",".join(f"+{name}={value}" for name, value in attributes.items()) or None,
-    )
 
 
 def _agrees(route: TopicRouteData | None, wanted: Mapping[str, TopicConfig]) -> bool:

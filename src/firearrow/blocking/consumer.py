@@ -3,24 +3,24 @@
 Handlers given to ``run`` are plain functions and run in threads, ``workers`` of them at once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
-from types import TracebackType
-from typing import Any, Generic, Self, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from firearrow import client
 from firearrow.blocking.door import Door
+from firearrow.blocking.group_consumer import GroupConsumer
 from firearrow.blocking.message import Accept, ReceivedMessage, checked_by, next_of, or_stop
-from firearrow.client import MessageQueue, RebalanceListener, Stall
+from firearrow.client import RebalanceListener, Stall
 from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics
+from firearrow.client.consumer.subscription import Topics
 from firearrow.client.doors import Doors
 from firearrow.client.settings import with_options
 from firearrow.serializers import Deserializer, V
 
 
-class Consumer(Generic[V]):
+class Consumer(GroupConsumer[V]):
     """Receives messages. Use it in a ``with`` block.
 
     ``topics`` are its subscriptions: one topic, several, or topics with expressions (``{"orders": "new || changed"}``).
@@ -84,82 +84,14 @@ class Consumer(Generic[V]):
             **options,
         )
 
-    def __enter__(self) -> Self:
-        """Open it."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    @property
-    def settings(self) -> ConsumerSettings:
-        """The settings in use."""
-        return self._inner.settings
-
-    @property
-    def client_id(self) -> str:
-        """The client id of this consumer at brokers and in the group."""
-        return self._inner.client_id
-
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        """The queues of this member now."""
-        return self._door.run(lambda: self._inner.assignment)
-
-    def pause(self, *what: str | MessageQueue) -> None:
-        """Stop delivery of these topics or queues, or of everything if none is given, until ``resume``.
-
-        Running handlers go on; pulled messages wait here. The queues stay assigned to this member, and offsets move no
-        further than the handled messages. A pause of a topic, or of everything, also covers queues assigned later; the
-        pause of a single queue ends when the queue moves to another member.
-        """
-        self._door.run(lambda: self._inner.pause(*what))
-
-    def resume(self, *what: str | MessageQueue) -> None:
-        """Resume delivery of these topics or queues, or of everything if none is given."""
-        self._door.run(lambda: self._inner.resume(*what))
-
-    @property
-    def paused(self) -> list[MessageQueue]:
-        """The queues of this member that are paused now."""
-        return self._door.run(lambda: self._inner.paused)
-
     @property
     def failures(self) -> int:
         """The number of failed deliveries."""
         return self._inner.failures
 
-    @property
-    def rejected(self) -> int:
-        """The number of messages that ``accept`` rejected."""
-        return self._inner.rejected
-
-    def open(self) -> None:
-        """Join the group."""
-        self._door.open(self._inner.open)
-
     def stop(self) -> None:
         """Stop delivery; ``run`` returns when its handlers have finished their messages."""
         self._door.run(self._inner.stop)
-
-    def close(self) -> None:
-        """Commit, leave the group, close connections and end the thread; waiting calls of other threads end.
-
-        ``run`` returns, a waiting iteration ends, any other call raises ``ClientClosed``.
-        """
-        self._door.close(self._inner.close)
-
-    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Subscribe to a topic, or change the expression of a subscription."""
-        self._door.call(self._inner.subscribe(topic, expression))
-
-    def unsubscribe(self, topic: str) -> None:
-        """End the subscription of a topic."""
-        self._door.call(self._inner.unsubscribe(topic))
 
     def stalls(self) -> list[Stall]:
         """Return the queues that have messages but made no progress for ``stall_ms``, each with the reason."""
@@ -169,12 +101,8 @@ class Consumer(Generic[V]):
         """Commit all offsets now instead of every ``persist_ms``; raise the error if a broker could not be reached."""
         self._door.call(self._inner.commit())
 
-    def __iter__(self) -> Iterator[ReceivedMessage[V]]:
-        """Iterate over messages; several threads may iterate at once and get different messages."""
-        return self
-
     def __next__(self) -> ReceivedMessage[V]:
-        """Return the next message. Settle it by ``process()``, ``ack()`` or ``retry()``."""
+        """Return the next message; several threads get others. Settle it by ``process()``, ``ack()`` or ``retry()``."""
         return or_stop(self._door.call(next_of(self._inner)), self._door)
 
     def run(self, handler: Callable[[ReceivedMessage[V]], object], *, workers: int | None = None) -> None:

@@ -48,7 +48,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def body_fault(self) -> str:
-        """Why the body cannot be read (damaged, or larger than ``max_body_bytes``); empty if it can."""
+        """The reason why the body cannot be read (damaged, or larger than ``max_body_bytes``); empty if it can."""
         return self._inner.body_fault
 
     @property

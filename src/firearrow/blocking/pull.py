@@ -4,10 +4,11 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 from firearrow import client
 from firearrow.blocking.door import Door
+from firearrow.blocking.group_consumer import GroupConsumer
 from firearrow.blocking.message import Accept, ReceivedMessage, checked_by, next_of, or_stop
 from firearrow.client import Bounds, MessageQueue, PulledBytes
 from firearrow.client.consumer.broker_queries import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
@@ -23,7 +24,7 @@ from firearrow.errors import ClientClosed
 from firearrow.serializers import Deserializer, V
 
 
-class PullConsumer(Generic[V]):
+class PullConsumer(GroupConsumer[V]):
     """Reads queues. Use it in a ``with`` block.
 
     ``deserializer`` turns a body into ``message.value``. ``accept`` rejects messages by returning False; if it raises,
@@ -81,39 +82,11 @@ class PullConsumer(Generic[V]):
             **options,
         )
 
-    def __enter__(self) -> Self:
-        """Open it."""
-        self.open()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it. The last message counts as consumed, unless an error ends the block."""
         self._door.close(partial(self._inner.__aexit__, kind, error, trace))
-
-    @property
-    def settings(self) -> ConsumerSettings:
-        """The settings in use."""
-        return self._inner.settings
-
-    @property
-    def client_id(self) -> str:
-        """The client id of this consumer at brokers."""
-        return self._inner.client_id
-
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer reads now."""
-        return self._door.run(lambda: self._inner.assignment)
-
-    def open(self) -> None:
-        """Open the consumer."""
-        self._door.open(self._inner.open)
-
-    def close(self) -> None:
-        """Close connections and end the thread."""
-        self._door.close(self._inner.close)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return all queues of a topic that can be read now."""
@@ -122,37 +95,6 @@ class PullConsumer(Generic[V]):
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues, without dividing them among members."""
         self._door.call(self._inner.assign(queues))
-
-    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Subscribe to a topic, whose queues are divided among the members of the group."""
-        self._door.call(self._inner.subscribe(topic, expression))
-
-    def unsubscribe(self, topic: str) -> None:
-        """End the subscription of a topic."""
-        self._door.call(self._inner.unsubscribe(topic))
-
-    def pause(self, *what: str | MessageQueue) -> None:
-        """Stop delivery of these topics or queues, or of everything if none is given, until ``resume``.
-
-        Pulled messages wait here. The queues stay assigned to this member, and offsets move no further than the
-        handled messages. A pause of a topic, or of everything, also covers queues assigned later; the pause of a single
-        queue ends when the queue moves to another member.
-        """
-        self._door.run(lambda: self._inner.pause(*what))
-
-    def resume(self, *what: str | MessageQueue) -> None:
-        """Resume delivery of these topics or queues, or of everything if none is given."""
-        self._door.run(lambda: self._inner.resume(*what))
-
-    @property
-    def paused(self) -> list[MessageQueue]:
-        """The queues of this member that are paused now."""
-        return self._door.run(lambda: self._inner.paused)
-
-    @property
-    def rejected(self) -> int:
-        """The number of messages that ``accept`` rejected."""
-        return self._inner.rejected
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at ``offset``; messages read ahead are discarded."""
@@ -178,10 +120,6 @@ class PullConsumer(Generic[V]):
         """Return messages of one queue as soon as there are any; an empty list after the timeout."""
         taken = self._door.call(self._inner.poll(max_messages, timeout_ms=timeout_ms))
         return [ReceivedMessage(message, self._door) for message in taken]
-
-    def __iter__(self) -> Iterator[ReceivedMessage[V]]:
-        """Iterate over messages."""
-        return self
 
     def __next__(self) -> ReceivedMessage[V]:
         """Return the next message; the previous one counts as consumed."""

@@ -15,25 +15,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from firearrow.access.settings import inner_signer
-from firearrow.broker.consumer_side import Consuming, Registers
+from firearrow.broker.assembly import Assembly, HandlerOwner
+from firearrow.broker.consumer_side import ConsumerSide
 from firearrow.broker.failover.group_part import GroupPart
 from firearrow.broker.gate.promises import check_promises, of_slave
 from firearrow.broker.guarded import Front, guarded
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
-from firearrow.broker.handlers.admin.replication import ReplicationHandlers
-from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
-from firearrow.broker.handlers.admin.timer import TimerHandlers
-from firearrow.broker.handlers.admin.topic import TopicHandlers
-from firearrow.broker.handlers.admin.unserved import UnservedHandlers
-from firearrow.broker.handlers.message.query import QueryHandlers
-from firearrow.broker.handlers.message.recall import RecallHandlers
+from firearrow.broker.handlers.admin.runtime import begin_days
 from firearrow.broker.handlers.message.send import SendHandlers
-from firearrow.broker.handlers.message.transaction import TransactionHandlers
 from firearrow.broker.identity import Identity
+from firearrow.broker.metrics.load import LoadMetrics
 from firearrow.broker.metrics.metrics import DRAINING, BrokerMetrics
+from firearrow.broker.operator_side import operator_handlers, show
 from firearrow.broker.registration import Registration
-from firearrow.broker.replication.mending import Mending
-from firearrow.broker.replication.replication import Replication
+from firearrow.broker.replication.mending import RecordMender
 from firearrow.broker.self_check import warn
 from firearrow.broker.settings.config import FAST_PORT_BELOW, BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
@@ -41,11 +36,9 @@ from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.disk_watch import DiskWatch
 from firearrow.broker.statistics.meters import SAMPLE_MS
 from firearrow.broker.statistics.watch import Watch
-from firearrow.broker.tables.lake_topics import lake_topics
-from firearrow.broker.tables.tables import Tables
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topic_attributes import lake_topics
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.broker.tables.topics import system_topics
-from firearrow.broker.transaction.ends import Ends
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.broker.unfinished import refuse_pending
 from firearrow.errors import ListenFailed, SettingsError
@@ -102,7 +95,7 @@ class Broker:
         """For connections to name servers and between the brokers of a group."""
         self._caller = Caller(self._between, sign=inner_signer(settings.access, clock, chance))
         self._registration: Registration | None = None
-        self._tables: Tables | None = None
+        self._assembly: Assembly | None = None
         self._servers: list[Server] = []
         self.metrics: BrokerMetrics | None = None
         self.stays_registered = False
@@ -117,37 +110,51 @@ class Broker:
             life.on_stop(self._caller.close)
             metrics = self.metrics = BrokerMetrics(self._settings.value, identity)
             await metrics.open(life, self._network, None if self._part is None else self._part.idle)
-            tables = await self._open_tables(life, identity)
-            metrics.watch_store(tables.store)
-            self._count(life, tables.stats)
-            changes = await self._load_changes(life, tables)
-            consuming = await self._consume(life, tables)
-            make = Replication.by_settings if self._part is None else self._part.replication
-            replication = make(tables, self._between, self._caller, consuming.delays)
-            transactions = Transactions(tables)
-            ending = TransactionHandlers(transactions, tables)
-            registration = Registration(self._caller, self._name_servers, tables)
+            assembly = await self._open_tables(life, identity)
+            metrics.watch_store(assembly.store)
+            self._count(life, assembly.stats)
+            changes = await self._load_changes(life, assembly)
+            consuming = await self._consume(life, ConsumerSide(assembly, self._machine.memory_bytes))
+            replication = assembly.replication(self._part, self._between, self._caller, consuming.delays)
+            transactions = assembly.transactions()
+            registration = Registration(
+                self._caller,
+                self._name_servers,
+                topics=assembly.topics,
+                settings=self._settings,
+                identity=identity,
+                replica=assembly.store.replica,
+            )
             registration.on_registered = replication.registered
-            sends = SendHandlers(tables, consuming.timers.is_congested)
-            tables.gate.wait_for(replication.confirmation)
-            writers = self._write(life, tables, sends, ending)
-            watch = Watch(sends.admission, sends.replies, tables.gate.lines)
-            for_operators = self._operate(life, tables, watch, consuming, transactions.ends, registration)
-            metrics.watch(life, tables, watch, sends, consuming, transactions, replication, registration)
-            copies = ReplicationHandlers(tables, replication, consuming.delays.offsets)
-            parts: tuple[Registers, ...] = (consuming, *writers, *for_operators, copies, changes)
+            sends = assembly.sends(consuming.timers)
+            assembly.gate.wait_for(replication.confirmation)
+            writers = assembly.writers(sends, transactions)
+            self._write(life, sends, transactions)
+            watch = Watch(sends.admission, sends.replies, assembly.gate.lines)
+            life.spawn(watch.run(), "watch")
+            life.spawn(self._disk_watch().run(), "disk")
+            operating = operator_handlers(
+                assembly, watch, consuming, transactions, registration, instance=self._instance
+            )
+            load = LoadMetrics(assembly.lanes, watch, sends, consuming.pulls, registration)
+            show(assembly, life, metrics, load, consuming, transactions, replication)
+            copies = assembly.copies(replication, consuming.delays)
+            parts: tuple[HandlerOwner, ...] = (consuming, *writers, *operating, copies, changes)
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
             if self._settings.value.replication.is_slave:
                 handlers = of_slave(handlers, is_elected=self._part is not None)
             pulls, producers = consuming.pulls, transactions.producers
-            front = await guarded(life, handlers, tables, metrics.registry, producers, pulls, replication)
+            front = await guarded(life, handlers, assembly, metrics.registry, producers, pulls, replication)
             check_promises(front.handlers.by_code)
             await replication.start(life)
-            if await self._may_serve(front, consuming):
-                await self._serve_clients(life, tables.store, front, consuming, registration)
-            mending = Mending(tables.store, self._caller, self._name_servers, identity)
+            turns = Turns(assembly.budgets)
+            if await self._may_serve(front, consuming, turns):
+                await self._listen(life, front, consuming, turns)
+                self._leave_when_fenced(assembly.store, registration)
+                await self._register(life, registration)
+            mending = RecordMender(assembly.store, self._caller, self._name_servers, identity)
             life.spawn(mending.run(), "mending")
             life.spawn(self._certificates.run(), "certificates")
             if self._certificates.fit_each_other:
@@ -233,75 +240,54 @@ class Broker:
 
     def _read_by_groups(self) -> Iterable[tuple[str, str, dict[int, int]]]:
         """Return the committed offsets, for warnings about messages that groups lose; empty before they are loaded."""
-        return () if self._tables is None else self._tables.offsets.rows()
+        return () if self._assembly is None else self._assembly.offsets.table.rows()
 
     def _lake_topics(self) -> dict[str, LakeTopic] | None:
         """Return the topics that are kept for a lake; None before they are loaded."""
-        return None if self._tables is None else lake_topics(self._tables.topics.table.topics, self._tables.offsets)
+        made = self._assembly
+        return None if made is None else lake_topics(made.topics.table.for_lakes, made.offsets.table)
 
-    async def _open_tables(self, life: Lifetime, identity: Identity) -> Tables:
+    async def _open_tables(self, life: Lifetime, identity: Identity) -> Assembly:
         store = await self._open_store(life)
-        topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
+        topics = TopicBook(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
         await topics.load()
         if store.replica.history.epochs.entries and not self._settings.value.replication.is_slave:
             unknown = [queue for queue in store.queues if queue.topic not in topics.table]
             topics.restore((queue.topic, queue.queue_id) for queue in unknown)
         life.on_stop(topics.file.close)
         life.spawn(topics.file.run(), "topics")
-        tables = Tables.make(
+        self._assembly = Assembly(
             identity, self._settings, store, topics, disk=self._disk, clock=self._clock, chance=self._chance
         )
-        self._tables = tables
-        return tables
+        return self._assembly
 
     def _count(self, life: Lifetime, stats: BrokerStats) -> None:
         life.spawn(counted(Share.BACKGROUND, _sample(stats)), "statistics")
         life.spawn(begin_days(stats, self._clock), "days")
 
-    async def _load_changes(self, life: Lifetime, tables: Tables) -> BrokerConfigHandlers:
-        changes = BrokerConfigHandlers(tables)
+    async def _load_changes(self, life: Lifetime, assembly: Assembly) -> BrokerConfigHandlers:
+        changes = BrokerConfigHandlers(
+            disk=self._disk, clock=self._clock, settings=self._settings, topics=assembly.topics, gate=assembly.gate
+        )
         await changes.load()
         life.on_stop(changes.file.close)
         life.spawn(changes.file.run(), "settings")
         return changes
 
-    async def _consume(self, life: Lifetime, tables: Tables) -> Consuming:
-        consuming = Consuming(tables, self._machine.memory_bytes)
+    async def _consume(self, life: Lifetime, consuming: ConsumerSide) -> ConsumerSide:
         await consuming.load()
         life.on_stop(consuming.close)
         life.spawn(consuming.run(), "consuming")
         return consuming
 
-    def _write(
-        self, life: Lifetime, tables: Tables, sends: SendHandlers, transactions: TransactionHandlers
-    ) -> list[Registers]:
+    def _write(self, life: Lifetime, sends: SendHandlers, transactions: Transactions) -> None:
         """Start what appends to the log; a slave, whose log is a copy, starts none of it."""
         if not self._settings.value.replication.is_slave:
             transactions.open()
             life.spawn(transactions.run(), "transactions")
             life.spawn(sends.rows.windows.run(), "row windows")
-        return [sends, transactions, RecallHandlers(tables)]
 
-    def _operate(
-        self,
-        life: Lifetime,
-        tables: Tables,
-        watch: Watch,
-        consuming: Consuming,
-        ends: Ends,
-        registration: Registration,
-    ) -> list[Registers]:
-        life.spawn(watch.run(), "watch")
-        life.spawn(self._disk_watch().run(), "disk")
-        return [
-            TopicHandlers(tables, registration.announced),
-            RuntimeHandlers(tables, watch, consuming.delays, consuming.timers, ends, instance=self._instance),
-            TimerHandlers(consuming.timers),
-            QueryHandlers(tables),
-            UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
-        ]
-
-    async def _may_serve(self, front: Front, consuming: Consuming) -> bool:
+    async def _may_serve(self, front: Front, consuming: ConsumerSide, turns: Turns) -> bool:
         """Wait until clients may be served; return False when the part of this broker is over before that.
 
         A master of an elected group tells its tables meanwhile: it may need a replica that has to copy them first.
@@ -311,25 +297,19 @@ class Broker:
             return part is None or await part.serves()
         address = Address(self._settings.broker.bind_address, self._settings.broker.listen_port)
         async with Lifetime("tables for replicas") as life:
-            await self._serve(life, address, front.to_replicas(), consuming, Turns(self._clock.cpu_ns))
+            await self._serve(life, address, front.to_replicas(), consuming, turns)
             return await part.serves()
 
-    async def _serve_clients(
-        self, life: Lifetime, store: Store, front: Front, consuming: Consuming, registration: Registration
-    ) -> None:
-        await self._listen(life, front, consuming)
-        self._leave_when_fenced(store, registration)
-        await self._register(life, registration)
-
-    async def _listen(self, life: Lifetime, front: Front, consuming: Consuming) -> None:
+    async def _listen(self, life: Lifetime, front: Front, consuming: ConsumerSide, turns: Turns) -> None:
         bind, port = self._settings.broker.bind_address, self._settings.broker.listen_port
-        turns = Turns(self._clock.cpu_ns)
         await self._serve(life, Address(bind, port), front, consuming, turns)
         if port > FAST_PORT_BELOW:
             fast = Address(bind, port - FAST_PORT_BELOW)
             await self._serve(life, fast, front.without(NOT_ON_FAST_PORT), consuming, turns)
 
-    async def _serve(self, life: Lifetime, address: Address, front: Front, consuming: Consuming, turns: Turns) -> None:
+    async def _serve(
+        self, life: Lifetime, address: Address, front: Front, consuming: ConsumerSide, turns: Turns
+    ) -> None:
         settings = self._settings.value
         server = Server(
             self._network,

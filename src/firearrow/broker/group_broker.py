@@ -15,16 +15,16 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
-from firearrow.broker.failover.elections import Follow, Lead, Own
+from firearrow.broker.failover.elections import FollowStep, LeadStep, OwnState
 from firearrow.broker.failover.group_part import GroupPart
-from firearrow.broker.failover.group_values import About
-from firearrow.broker.failover.membership import Membership
+from firearrow.broker.failover.group_values import MemberFacts
+from firearrow.broker.failover.membership import ReplicaMembership
 from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.identity import Identity
 from firearrow.broker.metrics.metrics import NO_PART, BrokerMetrics
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.errors import DiskError, FireArrowError, ResourceShortage
-from firearrow.model.group_state import Promised
+from firearrow.model.group_state import ReplicaPromise
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.coordinator.door import Coordinator
 from firearrow.runtime.disk.door import Disk
@@ -32,9 +32,9 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Network
 from firearrow.runtime.service import Lifetime
 from firearrow.store.epochs.directory_number import directory_number
-from firearrow.store.epochs.promise import Promise
+from firearrow.store.epochs.promise import PromiseFile
 from firearrow.store.paths import COMMIT_LOG
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class GroupBroker:
         self._disk = disk
         self._clock = clock
         self._chance = chance
-        self._shortages = Damped()
+        self._shortages = DampedEvents()
         self._idle = BrokerMetrics(settings, self._identity(), NO_PART)
         """The metrics while the broker has no part: probes are answered then, too."""
         self._served: Broker | None = None
@@ -86,7 +86,7 @@ class GroupBroker:
             syncs = self._settings.log.syncs_first
             boot_id = self._machine.boot_id
             run_file = await self._with_space(lambda: RunFile.load(self._disk, boot_id, syncs=syncs))
-            promise = await self._with_space(lambda: Promise.load(self._disk))
+            promise = await self._with_space(lambda: PromiseFile.load(self._disk))
             membership = await self._with_space(lambda: self._membership(run_file, promise))
             if not membership.own.may_lack:
                 await self._with_space(run_file.begin)
@@ -119,20 +119,20 @@ class GroupBroker:
             why = str(error) or f"the group did not answer within {LEAVE_S:g} s"
             log.warning("ends without leaving its group: %s", why, extra={"reason": why})
 
-    async def _membership(self, run_file: RunFile, promise: Promise) -> Membership:
+    async def _membership(self, run_file: RunFile, promise: PromiseFile) -> ReplicaMembership:
         settings = self._settings
-        own = Own(
+        own = OwnState(
             settings.broker.broker_id,
-            Promised(promise.epoch, promise.master),
+            ReplicaPromise(promise.epoch, promise.master),
             directory=await directory_number(self._disk, self._chance),
             has_log=self._disk.exists(COMMIT_LOG) and bool(await self._disk.list(COMMIT_LOG)),
             may_lack=run_file.may_lack,
         )
         identity = self._identity()
-        return Membership(
+        return ReplicaMembership(
             self._coordinator,
             own,
-            About(identity.address, identity.ha_address, tells_tables=True),
+            MemberFacts(identity.address, identity.ha_address, tells_tables=True),
             run_file,
             lease_s=settings.failover.coordinator_lease_seconds,
             min_iss=settings.replication.in_sync_replicas,
@@ -149,12 +149,12 @@ class GroupBroker:
             ha_listen_port=self._settings.replication.ha_listen_port,
         )
 
-    async def _take_parts(self, membership: Membership, promise: Promise) -> None:
+    async def _take_parts(self, membership: ReplicaMembership, promise: PromiseFile) -> None:
         while True:
             duty, shortages = await _duty(membership), ""
             try:
                 await promise.make(duty.group.epoch, duty.group.master)
-                await membership.took_up(duty.group, leads=isinstance(duty, Lead))
+                await membership.took_up(duty.group, leads=isinstance(duty, LeadStep))
                 await self._take_part(GroupPart(duty, membership, self._idle))
             except* DiskError as errors:
                 others = errors.split(_is_shortage)[1]
@@ -179,7 +179,7 @@ class GroupBroker:
             number, extra = self._settings.broker.broker_id, {"reason": shortages}
             log.error("replica %d takes no part for now: %s", number, shortages, extra=extra)
 
-    async def _wait_for_space(self, membership: Membership, shortages: str) -> None:
+    async def _wait_for_space(self, membership: ReplicaMembership, shortages: str) -> None:
         """Wait a moment before another try; what this part did not write is recovered as after a crash."""
         self._tell_of_shortage(shortages)
         membership.ailment = lambda: shortages
@@ -220,11 +220,11 @@ def _is_shortage(error: BaseException) -> bool:
     return isinstance(error, ResourceShortage) or isinstance(error.__cause__, ResourceShortage)
 
 
-async def _duty(membership: Membership) -> Lead | Follow:
+async def _duty(membership: ReplicaMembership) -> LeadStep | FollowStep:
     """Wait until there is a part to take."""
     changed = asyncio.Event()
     membership.on_duty = changed.set
-    while not isinstance(membership.duty, Lead | Follow):
+    while not isinstance(membership.duty, LeadStep | FollowStep):
         changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):

@@ -5,17 +5,17 @@ from collections.abc import Collection
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firearrow.access.access import Access, access_of, open_to_all
+from firearrow.access.access import AccessControl, access_of, open_to_all
+from firearrow.broker.assembly import Assembly
 from firearrow.broker.gate.promises import to_replicas
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.stored_topics import StoredTopics
-from firearrow.broker.tables.tables import Tables
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.quotas.metrics import QuotaMetrics
 from firearrow.quotas.throttle import Throttle
+from firearrow.remoting.endpoint import AddressCounts
 from firearrow.remoting.handlers import Handlers
-from firearrow.remoting.per_address import PerAddress
 from firearrow.runtime.service import Lifetime
 from firearrow.telemetry.metrics import Registry
 
@@ -24,7 +24,7 @@ class Front(Struct, frozen=True, eq=False):
     """The parts that the ports of a broker share: the handlers, and the count of connections of every address."""
 
     handlers: Handlers
-    per_address: PerAddress
+    per_address: AddressCounts
 
     def to_replicas(self) -> "Front":
         """Return the front of a master that serves no clients yet: replicas copy tables, other requests are refused."""
@@ -38,27 +38,27 @@ class Front(Struct, frozen=True, eq=False):
 async def guarded(
     life: Lifetime,
     handlers: Handlers,
-    tables: Tables,
+    assembly: Assembly,
     registry: Registry,
     producers: ConnectedProducers,
     pulls: PullHandlers,
     replication: Replication,
 ) -> Front:
     """Return the handlers behind their guards; where rules count, producers are asked about their own topics alone."""
-    config = tables.settings.value.access
+    config = assembly.settings.value.access
     access = None
-    if not open_to_all(config, "broker", tables.settings.broker.bind_address):
-        access = access_of(config, tables.disk, tables.identity.cluster, tables.clock)
+    if not open_to_all(config, "broker", assembly.settings.broker.bind_address):
+        access = access_of(config, assembly.disk, assembly.identity.cluster, assembly.clock)
         await access.open()
         life.spawn(access.run(), "access")
         registry.add(access.witness.families)
         producers.may_see = access.guard.may_see
-        tables.lanes.user_of = access.guard.user_of
+        assembly.lanes.user_of = access.guard.user_of
         access.on_change = pulls.recall_all
-        access.gate = tables.gate
-        if isinstance(access, Access):
+        access.gate = assembly.gate
+        if isinstance(access, AccessControl):
             access.copies.add_to(handlers)
-            outgoing = tables.settings.value.client_tls
+            outgoing = assembly.settings.value.client_tls
             access.copies.checks_servers = outgoing.enabled and outgoing.verify_server
             if replication.metadata is not None:
                 replication.metadata.accounts = access.copies
@@ -67,25 +67,25 @@ async def guarded(
         asker = None if access is None else access.guard.asker
         return None if asker is None else asker.name
 
-    per_address = PerAddress()
-    handlers = _throttled(handlers, tables, Throttle(user, tables.clients.client_id), per_address, registry)
+    per_address = AddressCounts()
+    handlers = _throttled(handlers, assembly, Throttle(user, assembly.clients.client_id), per_address, registry)
     if access is not None:
-        stored, identity = StoredTopics(tables.store.lookups, tables.lanes), tables.identity
+        stored, identity = StoredTopics(assembly.store.lookups, assembly.lanes), assembly.identity
         handlers = access.before(handlers, stored, identity.name, str(identity.address))
     return Front(handlers, per_address)
 
 
 def _throttled(
-    handlers: Handlers, tables: Tables, throttle: Throttle, per_address: PerAddress, registry: Registry
+    handlers: Handlers, assembly: Assembly, throttle: Throttle, per_address: AddressCounts, registry: Registry
 ) -> Handlers:
     """Return the handlers behind a throttle that follows the settings."""
 
     def configure() -> None:
-        quotas = tables.settings.value.quotas
+        quotas = assembly.settings.value.quotas
         throttle.configure(quotas)
         per_address.limit = quotas.quota_connections_per_address
 
     configure()
-    tables.settings.on_change.append(configure)
+    assembly.settings.on_change.append(configure)
     registry.add(QuotaMetrics(throttle, per_address).families)
     return throttle.before(handlers)

@@ -24,7 +24,7 @@ import asyncio
 import inspect
 import logging
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -34,11 +34,11 @@ from msgspec import Struct
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Answer, Call, Later, Peer
-from firearrow.runtime.turn import Share, breathe, counted, soon
-from firearrow.telemetry.damped import Damped
+from firearrow.runtime.turn import FairLine, Share, breathe, counted, soon
+from firearrow.telemetry.damped import DampedEvents
 
 
-class Wait(Enum):
+class WaitKind(Enum):
     """The kind of wait of a job."""
 
     DEVICE = "device"
@@ -58,20 +58,20 @@ class Wait(Enum):
 
 
 PLACES: Final = {
-    Wait.DEVICE: 32,
-    Wait.NAMED: 32,
-    Wait.INDEX: 2,
-    Wait.SYNC: 512,
-    Wait.CHANGE: 64,
-    Wait.TURNS: 4,
-    Wait.CLIENT: 64,
+    WaitKind.DEVICE: 32,
+    WaitKind.NAMED: 32,
+    WaitKind.INDEX: 2,
+    WaitKind.SYNC: 512,
+    WaitKind.CHANGE: 64,
+    WaitKind.TURNS: 4,
+    WaitKind.CLIENT: 64,
 }
 """The number of jobs of a lane that run at a time. Jobs of INDEX compute: their number bounds their share of a turn."""
-NEVER_DROPPED: Final = frozenset({Wait.NAMED, Wait.SYNC, Wait.CHANGE})
+NEVER_DROPPED: Final = frozenset({WaitKind.NAMED, WaitKind.SYNC, WaitKind.CHANGE})
 """Lanes whose jobs are carried out after their connection has ended."""
 MOST_OF_CONNECTION: Final = 4096
-"""Most jobs of one connection that wait in a lane, `Wait.NAMED` and `Wait.CLIENT` excepted; further requests are
-refused as by Apache's full thread pools."""
+"""Most jobs of one connection that wait in a lane, `WaitKind.NAMED` and `WaitKind.CLIENT` excepted; further requests
+are refused as by Apache's full thread pools."""
 MOST_QUESTIONS: Final = 32
 """Most questions to clients of one connection that wait: each may last as long as a client is silent."""
 MOST_QUESTIONS_OF_OWNER: Final = 64
@@ -85,10 +85,10 @@ MOST_OF_OWNER: Final = MOST_CHANGES * 3 // 4
 """Most changes of one user or address that wait in a lane, also of connections that have ended."""
 
 _MOST_OF_CONNECTION: Final = {
-    Wait.NAMED: MOST_OF_OWNER,  # ends of transactions come one-way: a producer does not hear that one was refused
-    Wait.CLIENT: MOST_QUESTIONS,
+    WaitKind.NAMED: MOST_OF_OWNER,  # ends of transactions come one-way: a producer does not hear that one was refused
+    WaitKind.CLIENT: MOST_QUESTIONS,
 }
-_MOST_OF_OWNER: Final = {**dict.fromkeys(NEVER_DROPPED, MOST_OF_OWNER), Wait.CLIENT: MOST_QUESTIONS_OF_OWNER}
+_MOST_OF_OWNER: Final = {**dict.fromkeys(NEVER_DROPPED, MOST_OF_OWNER), WaitKind.CLIENT: MOST_QUESTIONS_OF_OWNER}
 
 FULL: Final = "[OVERLOAD]too many requests of this connection wait; ask later"
 FULL_OF_OWNER: Final = "[OVERLOAD]too many requests of this user or address wait; ask later"
@@ -110,7 +110,7 @@ class _AskerGone(Exception):
     """Ends a job whose connection has ended."""
 
 
-class _Work(Struct, eq=False):
+class _Job(Struct, eq=False):
     """A job in a lane."""
 
     later: Later
@@ -145,21 +145,18 @@ class Lane:
         """Whether jobs are dropped with their connection; if not, they are bounded in all, too."""
         self._most_of_connection = most_of_connection
         self._most_waiting_of_owner = most_waiting_of_owner
-        self._line: OrderedDict[object, OrderedDict[Peer, deque[_Work]]] = OrderedDict()
-        self._owners: dict[Peer, object] = {}
+        self._line: FairLine[Peer, _Job] = FairLine()
         self.share: Final = Share.LOOKUP if is_dropped else Share.CHANGE
         self._running = 0
         self._of_peer: Counter[Peer] = Counter()
         self._of_owner: Counter[object] = Counter()
-        self._waiting = 0
-        self._waiting_of: Counter[object] = Counter()
         self.refused = 0
         """Requests that were refused because too many jobs waited."""
         self.refused_oneway = 0
         """One-way requests among the refused ones: their senders do not hear of the refusal."""
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._line)
 
     @property
     def running(self) -> int:
@@ -172,89 +169,52 @@ class Lane:
 
     def refusal(self, peer: Peer, owner: object) -> str | None:
         """Return why no further job of a peer may wait, and count that its request is refused; None if it may."""
-        why = self._refusal(peer, self._owners.get(peer, owner))
+        why = self._refusal(peer, self._line.owner_of(peer, owner))
         self.refused += why is not None
         return why
 
     def _refusal(self, peer: Peer, owner: object) -> str | None:
-        if peer in self._owners and len(self._line[owner][peer]) >= self._most_of_connection:
+        line = self._line
+        if line.waiting_at(peer) >= self._most_of_connection:
             return FULL
-        if self._waiting_of[owner] >= self._most_waiting_of_owner:
+        if line.waiting_of(owner) >= self._most_waiting_of_owner:
             return FULL_OF_OWNER
-        return FULL_OF_ALL if not self._is_dropped and self._waiting >= MOST_CHANGES else None
+        return FULL_OF_ALL if not self._is_dropped and len(line) >= MOST_CHANGES else None
 
-    def add(self, work: _Work, *, is_begun: bool = False) -> None:
+    def add(self, work: _Job, *, is_begun: bool = False) -> None:
         """Let a job wait for its turn: behind the others of its connection, or before them if it has begun."""
-        owner = self._owners.setdefault(work.peer, work.owner)
-        own = self._line.setdefault(owner, OrderedDict()).setdefault(work.peer, deque())
-        if is_begun:
-            own.appendleft(work)
-        else:
-            own.append(work)
-        self._waiting += 1
-        self._waiting_of[owner] += 1
+        self._line.add(work.owner, work.peer, work, is_first=is_begun)
 
-    def take(self) -> _Work | None:
+    def take(self) -> _Job | None:
         """Return the job whose turn it is, which has a place from now on; None when none may have one."""
         free = self._places - self._running
+        of_owner, of_peer, most = self._of_owner, self._of_peer, self._most_of_owner
         if free <= 0:
             return None
-        for owner, peers in self._line.items():
-            if self._of_owner[owner] >= self._most_of_owner:
-                continue
-            peer = next((one for one in peers if self._of_peer[one] < free), None)
-            if peer is not None:
-                return self._start(owner, peer)
-        return None
+        found = self._line.next(lambda owner: of_owner[owner] < most, lambda peer: of_peer[peer] < free)
+        return None if found is None else self._start(*found)
 
-    def _start(self, owner: object, peer: Peer) -> _Work:
-        peers = self._line[owner]
-        own = peers[peer]
-        work = own.popleft()
+    def _start(self, owner: object, peer: Peer) -> _Job:
+        work = self._line.take(owner, peer)
         work.owner = owner
-        self._line.move_to_end(owner)
-        peers.move_to_end(peer)
-        if not own:
-            self._remove(peer)
-        self._waiting -= 1
-        _count_down(self._waiting_of, owner)
         self._running += 1
         self._of_peer[peer] += 1
         self._of_owner[owner] += 1
         return work
 
-    def leave(self, work: _Work) -> None:
+    def leave(self, work: _Job) -> None:
         """Free the place of a job."""
         self._running -= 1
         _count_down(self._of_peer, work.peer)
         _count_down(self._of_owner, work.owner)
 
-    def drop(self, peer: Peer) -> deque[_Work]:
+    def drop(self, peer: Peer) -> deque[_Job]:
         """Remove and return the waiting jobs of a connection that has ended; none where jobs are not dropped."""
-        if not self._is_dropped or peer not in self._owners:
-            return deque()
-        owner = self._owners[peer]
-        dropped = self._remove(peer)
-        self._waiting -= len(dropped)
-        _count_down(self._waiting_of, owner, len(dropped))
-        return dropped
+        return self._line.drop(peer) if self._is_dropped else deque()
 
-    def _remove(self, peer: Peer) -> deque[_Work]:
-        owner = self._owners.pop(peer)
-        peers = self._line[owner]
-        own = peers.pop(peer)
-        if not peers:
-            del self._line[owner]
-        return own
-
-    def clear(self) -> list[_Work]:
+    def clear(self) -> list[_Job]:
         """Remove and return all waiting jobs."""
-        waiting = [work for peers in self._line.values() for own in peers.values() for work in own]
-        self._line.clear()
-        self._owners.clear()
-        self._waiting_of.clear()
-        self._waiting = 0
-        return waiting
+        return self._line.clear()
 
 
 class Lanes:
@@ -271,27 +231,27 @@ class Lanes:
             for wait, places in PLACES.items()
         }
         self._tasks: asyncio.TaskGroup | None = None
-        self._at_work: dict[asyncio.Task[Any] | None, tuple[Lane, _Work]] = {}
+        self._at_work: dict[asyncio.Task[Any] | None, tuple[Lane, _Job]] = {}
         self._is_closed = False
-        self._oneway = Damped()
+        self._oneway = DampedEvents()
         self.user_of: Callable[[Peer], str | None] = lambda _peer: None
         """Returns the user that a connection has proved to be; None: the address takes turns instead."""
 
-    def lane(self, wait: Wait) -> Lane:
+    def lane(self, wait: WaitKind) -> Lane:
         """Return the lane of a kind of wait: for reading how busy it is."""
         return self._lanes[wait]
 
-    def waiting(self, wait: Wait) -> int:
+    def waiting(self, wait: WaitKind) -> int:
         """Return the number of jobs that wait for a place in a lane."""
         return len(self._lanes[wait])
 
-    def check(self, peer: Peer, wait: Wait) -> None:
+    def check(self, peer: Peer, wait: WaitKind) -> None:
         """Raise ``Refused`` when no further job of a peer may wait: called before work begins that a job completes."""
         why = self._lanes[wait].refusal(peer, self._owner(peer))
         if why is not None:
             raise Refused(ResponseCode.SYSTEM_BUSY, why)
 
-    def do(self, call: Call, wait: Wait, job: Job) -> Later:
+    def do(self, call: Call, wait: WaitKind, job: Job) -> Later:
         """Answer ``call`` with the result of the coroutine; a result of type `Later` is answered elsewhere.
 
         Of a request that changes nothing the coroutine has only fields: header and body are let go of. A coroutine
@@ -303,7 +263,7 @@ class Lanes:
         self.add(later, wait, job)
         return later
 
-    def add(self, later: Later, wait: Wait, job: Job) -> None:
+    def add(self, later: Later, wait: WaitKind, job: Job) -> None:
         """Let a job wait for its turn; refuse its request when too many wait, or when the broker is stopping."""
         lane, peer, owner = self._lanes[wait], later.peer, self._owner(later.peer)
         if self._is_closed:
@@ -316,10 +276,10 @@ class Lanes:
             if later.is_oneway:
                 self._tell_of_oneway(lane, wait, owner, why)
         else:
-            lane.add(_Work(later, job, peer, owner))
+            lane.add(_Job(later, job, peer, owner))
             self._fill(lane)
 
-    def _tell_of_oneway(self, lane: Lane, wait: Wait, owner: str, why: str) -> None:
+    def _tell_of_oneway(self, lane: Lane, wait: WaitKind, owner: str, why: str) -> None:
         """Count a refused request whose sender hears nothing, and log it for the operator."""
         lane.refused_oneway += 1
         times = self._oneway.count(asyncio.get_running_loop().time())
@@ -363,7 +323,7 @@ class Lanes:
 
     def _end_questions(self, peer: Peer) -> None:
         """Cancel the questions to clients that a connection has asked and that have a place."""
-        lane = self._lanes[Wait.CLIENT]
+        lane = self._lanes[WaitKind.CLIENT]
         if not lane.runs(peer):
             return
         for task, (where, work) in list(self._at_work.items()):
@@ -376,7 +336,7 @@ class Lanes:
                 work.is_dropped = True
                 task.cancel()
 
-    def _discard(self, lane: Lane, dropped: deque[_Work]) -> None:
+    def _discard(self, lane: Lane, dropped: deque[_Job]) -> None:
         """Drop jobs, a bounded number in every turn of the loop."""
         for _ in range(min(len(dropped), DROPPED_AT_ONCE)):
             work = dropped.popleft()
@@ -416,7 +376,7 @@ class Lanes:
                 task = self._tasks.create_task(counted(lane.share, self._carry_out(lane, work), work.job))
                 self._at_work[task] = lane, work
 
-    async def _carry_out(self, lane: Lane, work: _Work) -> None:
+    async def _carry_out(self, lane: Lane, work: _Job) -> None:
         later = work.later
         try:
             answer = await work.job
@@ -434,7 +394,7 @@ class Lanes:
             lane.leave(work)
             self._fill(lane)
 
-    def _take_cancellation(self, work: _Work, cancelled: asyncio.CancelledError) -> None:
+    def _take_cancellation(self, work: _Job, cancelled: asyncio.CancelledError) -> None:
         """Answer for a job that was cancelled; raise the cancellation again if the broker is stopping."""
         if _cancellations() > work.is_dropped:
             self._is_closed = True
@@ -459,8 +419,8 @@ async def _end() -> None:
     raise _AskerGone
 
 
-def _count_down(counts: Counter[K], key: K, count: int = 1) -> None:
-    counts[key] -= count
+def _count_down(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
     if not counts[key]:
         del counts[key]
 

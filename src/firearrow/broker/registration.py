@@ -27,7 +27,9 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.identity import Identity
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import BadBody, FireArrowError
 from firearrow.model.flags import PERM_READ, PERM_WRITE
 from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
@@ -46,7 +48,8 @@ from firearrow.protocol.requests.naming.route import WipeWritePermOfBroker
 from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
-from firearrow.telemetry.damped import Damped
+from firearrow.store.epochs.replica_files import ReplicaFiles
+from firearrow.telemetry.damped import DampedEvents
 
 SHORTEST_PERIOD_MS: Final = 10_000
 LONGEST_PERIOD_MS: Final = 60_000
@@ -66,12 +69,21 @@ log = logging.getLogger(__name__)
 class Registration:
     """Keeps this broker registered at its name servers."""
 
-    def __init__(self, caller: Caller, name_servers: Sequence[Address], tables: Tables) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        name_servers: Sequence[Address],
+        *,
+        topics: TopicBook,
+        settings: LiveSettings,
+        identity: Identity,
+        replica: ReplicaFiles,
+    ) -> None:
         self._caller = caller
-        self._topics = tables.topics
-        self._settings = tables.settings
-        self._identity = tables.identity
-        self._replica = tables.store.replica
+        self._topics = topics
+        self._settings = settings
+        self._identity = identity
+        self._replica = replica
         self._left = False
         self._drains = False
         self._forbids = False
@@ -247,7 +259,7 @@ class _NameServer:
         self._wanted = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._watching: list[asyncio.Future[None]] = []
-        self._failures = Damped()
+        self._failures = DampedEvents()
         self.is_failing = False
         """Whether the last registration was refused or not answered."""
 

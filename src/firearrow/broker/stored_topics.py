@@ -7,7 +7,7 @@ topic that it waits for. Clients cannot send to those topics, so the property th
 from typing import Final
 
 from firearrow.access.guard import GoOn
-from firearrow.broker.lanes import Lanes, Wait
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.errors import IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -32,7 +32,7 @@ class StoredTopics:
         A change goes on even if its connection ends meanwhile.
         """
         later = call.later()  # with header and body, which the handler needs that goes on
-        self._lanes.add(later, Wait.NAMED if is_change else Wait.DEVICE, self._find(place, go_on))
+        self._lanes.add(later, WaitKind.NAMED if is_change else WaitKind.DEVICE, self._find(place, go_on))
         return later
 
     async def _find(self, place: int | str, go_on: GoOn) -> Answer | Later | None:

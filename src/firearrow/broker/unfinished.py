@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from firearrow.errors import NotNow
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.outside.messages import OpenMessages
-from firearrow.store.outside.pending import count_pending
+from firearrow.store.inspection.messages import OpenMessages
+from firearrow.store.inspection.pending import count_pending
 from firearrow.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import typer
 import typer.core
 import typer.main
 
-from firearrow.cli.cluster import Given
-from firearrow.cli.environment import Reach, unread
+from firearrow.cli.cluster import ProgramOptions
+from firearrow.cli.environment import AccessOptions, unread
 from firearrow.cli.operate.examples import EXAMPLES
 from firearrow.errors import FireArrowError
 from firearrow.model.signature import SignatureMethod
@@ -242,8 +242,10 @@ def root(
             signature_method = signature_method if given else known.signature_method
             name_servers = name_servers or known.name_servers
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
-    reach = Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key, signature_method=signature_method)
-    context.obj = Given(reach, name_servers, fault)
+    reach = AccessOptions(
+        tls=speaks_tls, access_key=access_key, secret_key=secret_key, signature_method=signature_method
+    )
+    context.obj = ProgramOptions(reach, name_servers, fault)
     if not context.resilient_parsing:
         for line in unread(os.environ):
             typer.echo(f"warning: {line}", err=True)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging, tell
+from firearrow.cli.servers.level import LogFile, LogForm, LogLevel, Verbosity, start_logging, tell
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import DiskError, FireArrowError, SettingsError
-from firearrow.telemetry.logs import Form
+from firearrow.telemetry.logs import LineForm
 
 if TYPE_CHECKING:  # a server is imported when it runs: help needs none
     from firearrow.broker.broker import Broker
@@ -51,8 +51,8 @@ def broker(
     workers: Annotated[
         int, typer.Option(min=1, help="Run so many brokers on this host, each with a store and a port of its own.")
     ] = 1,
-    log_level: LogLevel = Level.INFO,
-    log_format: LogForm = Form.TEXT,
+    log_level: LogLevel = Verbosity.INFO,
+    log_format: LogForm = LineForm.TEXT,
     log_file: LogFile = None,
 ) -> None:
     """Run a broker: stores messages and delivers them to consumers."""
@@ -79,7 +79,7 @@ def broker(
     except* FireArrowError as group:
         for error in leaves(group):
             where = f" (the store is {directory})" if isinstance(error, DiskError) else ""
-            tell(f"firearrow broker: {error}{where}", Level.ERROR)
+            tell(f"firearrow broker: {error}{where}", Verbosity.ERROR)
         raise typer.Exit(1) from None
 
 
@@ -147,7 +147,7 @@ def read_settings(file: Path | None, flags: Mapping[str, object]) -> "BrokerSett
         sources.insert(0, Source.from_text(file.name, _text(file)))
     loaded = load_settings(sources)
     for warning in loaded.warnings:
-        tell(f"warning: {warning}", Level.WARNING)
+        tell(f"warning: {warning}", Verbosity.WARNING)
     ip = loaded.value.broker.broker_ip1
     if not ip:
         return loaded.value

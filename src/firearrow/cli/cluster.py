@@ -8,13 +8,13 @@ A failure is one line on standard error, which says what happened, why, and what
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from firearrow.cli.environment import NAME_SERVERS, Reach
+from firearrow.cli.environment import NAME_SERVERS, AccessOptions
 from firearrow.errors import FireArrowError
 
 if TYPE_CHECKING:
@@ -38,19 +38,19 @@ NameServers = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-class Given(NamedTuple):
+class ProgramOptions(NamedTuple):
     """The options given to ``firearrow`` itself."""
 
-    reach: Reach
+    reach: AccessOptions
     name_servers: str = ""
     fault: str = ""
-    """Why the profile cannot be used."""
+    """The reason why the profile cannot be used."""
 
 
-def reach_of(context: typer.Context) -> Reach:
+def reach_of(context: typer.Context) -> AccessOptions:
     """Return the TLS options and keys of this command line."""
-    found = context.find_object(Given)
-    return Reach() if found is None else found.reach
+    found = context.find_object(ProgramOptions)
+    return AccessOptions() if found is None else found.reach
 
 
 def admin_of(context: typer.Context, servers: str) -> "Admin":
@@ -62,7 +62,7 @@ def admin_of(context: typer.Context, servers: str) -> "Admin":
 
 def name_servers(context: typer.Context, given: str) -> str:
     """Return the name servers given after the command, before it, or in the environment; fail if there are none."""
-    root = context.find_object(Given)
+    root = context.find_object(ProgramOptions)
     if root is not None and root.fault:
         fail(context, root.fault)
     source = context.get_parameter_source("servers")
@@ -91,8 +91,18 @@ def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T
         fail(context, told(error))
     except KeyboardInterrupt:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
-    except Terminated:
+    except ClusterTerminated:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGTERM) from None
+
+
+def ask(context: typer.Context, servers: str, work: Callable[["Admin"], Awaitable[T]]) -> T:
+    """Run work that needs the administration of the cluster, as `run` does."""
+
+    async def asked() -> T:
+        async with admin_of(context, servers) as admin:
+            return await work(admin)
+
+    return run(context, asked)
 
 
 @contextmanager
@@ -115,7 +125,7 @@ def told_when_interrupted(state: str) -> Iterator[None]:
         raise
 
 
-class Terminated(Exception):
+class ClusterTerminated(Exception):
     """SIGTERM came."""
 
 
@@ -137,7 +147,7 @@ async def until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     except asyncio.CancelledError:
         if not terminated:
             raise
-        raise Terminated from None
+        raise ClusterTerminated from None
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
 

@@ -9,18 +9,20 @@ the retry topic.
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from firearrow.cli.cluster import NameServers, fail, name_servers, only_reading, reach_of, run
-from firearrow.cli.environment import Reach
+from firearrow.cli.environment import AccessOptions
 from firearrow.cli.messages.message_printer import FIELDS_HELP, JSON, TABLE, Printer
+from firearrow.cli.option_groups import OptionGroup, grouped
 from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 
 if TYPE_CHECKING:
-    from firearrow.cli.messages.topic_reader import Look
+    from firearrow.cli.messages.topic_reader import ReadOrder
     from firearrow.client.consumer.subscription import Expression
 
 IDLE_SECONDS: Final = 5.0
@@ -36,6 +38,40 @@ Format = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class ChoiceOptions(OptionGroup):
+    """The messages of a topic that are wanted."""
+
+    tag: Annotated[str, typer.Option("--tag", help="Only these tags: 'A || B'.")] = "*"
+    condition: Annotated[
+        str | None,
+        typer.Option("--sql", help="Only messages whose properties match: \"amount > 100 AND city = 'Köln'\"."),
+    ] = None
+    body_condition: Annotated[
+        str | None,
+        typer.Option(
+            "--cel",
+            help='Only messages whose JSON body and properties match: "body.amount > 100"; not on Apache\'s brokers.',
+        ),
+    ] = None
+
+    @property
+    def expression(self) -> "Expression":
+        """The expression; raises ``SettingsError`` for several."""
+        from firearrow.client import cel, sql
+        from firearrow.client.consumer.subscription import EVERYTHING
+
+        if (self.condition is not None) + (self.body_condition is not None) + (self.tag != EVERYTHING) > 1:
+            raise SettingsError(
+                "--tag, --sql and --cel do not go together; write the tag into the condition: "
+                "--sql \"TAGS = 'A' AND ...\" or --cel \"tag == 'A' && ...\""
+            )
+        if self.body_condition is not None:
+            return cel(self.body_condition)
+        return self.tag if self.condition is None else sql(self.condition)
+
+
+@grouped
 def consume(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
@@ -51,18 +87,8 @@ def consume(
     ] = "",
     to: Annotated[str, typer.Option("--to", help="Read up to this offset or time. [the present end]")] = "",
     queue: Annotated[str, typer.Option(help="Only this queue: BROKER:NUMBER.")] = "",
-    tag: Annotated[str, typer.Option("--tag", help="Only these tags: 'A || B'.")] = "*",
-    condition: Annotated[
-        str | None,
-        typer.Option("--sql", help="Only messages whose properties match: \"amount > 100 AND city = 'Köln'\"."),
-    ] = None,
-    body_condition: Annotated[
-        str | None,
-        typer.Option(
-            "--cel",
-            help='Only messages whose JSON body and properties match: "body.amount > 100"; not on Apache\'s brokers.',
-        ),
-    ] = None,
+    *,
+    chosen: ChoiceOptions,
     limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Stop after so many messages; 0 is no limit.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")] = False,
     idle: Annotated[
@@ -76,11 +102,7 @@ def consume(
     """Print the messages of a topic: stored ones, or new ones as they arrive."""
     where, reach = name_servers(context, servers), reach_of(context)
     try:
-        printer = Printer(JSON if as_json else form)
-    except SettingsError as error:
-        fail(context, str(error))
-    try:
-        wanted = _wanted(tag, condition, body_condition)
+        printer, wanted = Printer(JSON if as_json else form), chosen.expression
     except SettingsError as error:
         fail(context, str(error))
     if group == "":
@@ -100,27 +122,13 @@ def consume(
         patience = None if follow else idle
         run(context, lambda: _take_part(where, reach, topic, group, begin, wanted, limit, patience, printer))
         return
-    from firearrow.cli.messages.topic_reader import Look
+    from firearrow.cli.messages.topic_reader import ReadOrder
 
-    look = Look(topic, start, to, queue, wanted, limit, follow)
+    look = ReadOrder(topic, start, to, queue, wanted, limit, follow)
     run(context, lambda: _look(where, reach, look, printer))
 
 
-def _wanted(tag: str, condition: str | None, body_condition: str | None) -> "Expression":
-    from firearrow.client import cel, sql
-    from firearrow.client.consumer.subscription import EVERYTHING
-
-    if (condition is not None) + (body_condition is not None) + (tag != EVERYTHING) > 1:
-        raise SettingsError(
-            "--tag, --sql and --cel do not go together; write the tag into the condition: "
-            "--sql \"TAGS = 'A' AND ...\" or --cel \"tag == 'A' && ...\""
-        )
-    if body_condition is not None:
-        return cel(body_condition)
-    return tag if condition is None else sql(condition)
-
-
-async def _look(where: str, reach: Reach, look: "Look", printer: Printer) -> None:
+async def _look(where: str, reach: AccessOptions, look: "ReadOrder", printer: Printer) -> None:
     from firearrow.cli.messages.topic_reader import Reader
     from firearrow.client import PullConsumer
     from firearrow.client.consumer.subscription import doubt, subscription
@@ -138,7 +146,7 @@ async def _look(where: str, reach: Reach, look: "Look", printer: Printer) -> Non
 
 async def _take_part(
     where: str,
-    reach: Reach,
+    reach: AccessOptions,
     topic: str,
     group: str,
     start: str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firearrow.cli.broker import leaves, read_settings
-from firearrow.cli.servers.level import Level, LogLevel, start_logging
+from firearrow.cli.servers.level import LogLevel, Verbosity, start_logging
 from firearrow.errors import FireArrowError
 
 if TYPE_CHECKING:  # servers are imported when they run: help needs none
@@ -29,7 +29,7 @@ def dev(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Settings of the broker, as for firearrow broker.")
     ] = None,
-    log_level: LogLevel = Level.WARNING,
+    log_level: LogLevel = Verbosity.WARNING,
 ) -> None:
     """Run a name server and a broker for development, reachable from this machine only."""
     from msgspec.structs import replace
@@ -57,7 +57,7 @@ def dev(
 
 
 async def _serve(directory: Path, names: "NameServerConfig", settings: "BrokerSettings") -> None:
-    from firearrow.embedded.cluster import Doors, cluster
+    from firearrow.embedded.cluster import ServerDoors, cluster
     from firearrow.runtime.clock import SystemClock
     from firearrow.runtime.disk.real_disk import RealDisk
     from firearrow.runtime.garbage_collector import settle
@@ -71,7 +71,7 @@ async def _serve(directory: Path, names: "NameServerConfig", settings: "BrokerSe
         disks.append(RealDisk(str(directory / name)))
         return disks[-1]
 
-    doors = Doors(SystemNetwork(), disk_of, SystemClock(), random.Random())
+    doors = ServerDoors(SystemNetwork(), disk_of, SystemClock(), random.Random())
     serves = False
     try:
         async with cluster(this_machine(), doors, names=names, broker=settings) as running:

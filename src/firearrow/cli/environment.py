@@ -17,11 +17,14 @@ from firearrow.settings.schema import leaves
 NAME_SERVERS: Final = ["FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_ADDR"]
 """Variables that name the name servers; the first that is set counts."""
 
+LOCAL_NAME_SERVER: Final = "127.0.0.1:9876"
+"""A name server's usual address, given where only brokers are asked, by their own addresses."""
+
 STORAGE: Final = "FIREARROW_STORAGE"
 """Settings of the storage of lake tables, key=value, separated by spaces."""
 
 
-class Reach(TypedDict, total=False):
+class AccessOptions(TypedDict, total=False):
     """TLS settings and the keys of an account, the same for every command and every client."""
 
     tls: ClientTls

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.cluster import AsJson, NameServers, ask, fail
 from firearrow.cli.operate.group_changes import create_group, delete_group, skip_group, update_group
 from firearrow.cli.operate.group_text import Described, group_fields, print_group
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.operate.listing import ShowOptions, Watch
 from firearrow.cli.operate.moves import print_moves, queue_of
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import time_ms
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from firearrow.admin import Admin, GroupSummary, QueueMove
+    from firearrow.admin import Admin, QueueMove
 
 group = typer.Typer(
     add_completion=False,
@@ -40,14 +41,9 @@ def list_groups(
     watch: Watch = None,
 ) -> None:
     """List consumer groups with their members and lag."""
-
-    async def ask(admin: "Admin") -> Sequence["GroupSummary"]:
-        return await admin.groups.list(cluster=cluster, system=everything)
-
-    show(
+    ShowOptions(servers, as_json, watch).show(
         context,
-        servers,
-        ask,
+        lambda admin: admin.groups.list(cluster=cluster, system=everything),
         fields=lambda groups: [
             {"group": each.name, "kind": each.kind, "members": each.members, "lag": each.lag}
             | {"messageModel": each.message_model}
@@ -58,22 +54,19 @@ def list_groups(
             ["group", "members", "lag", "model"],
             [(each.name, each.members, each.lag, each.message_model.lower() or "-") for each in groups],
         ),
-        as_json=as_json,
-        watch=watch,
     )
 
 
 @group.command("describe")
-def describe_group(
-    context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
-) -> None:
+@grouped
+def describe_group(context: typer.Context, name: Name, shown: ShowOptions) -> None:
     """Show a group's members, their subscriptions, what filters did; offset, lag and member of every queue."""
 
     async def ask(admin: "Admin") -> Described:
         found = await admin.groups.describe(name)
         return found, await admin.members.holders([each.client_id for each in found.members], name)
 
-    show(context, servers, ask, fields=group_fields, tables=print_group, as_json=as_json, watch=watch)
+    shown.show(context, ask, fields=group_fields, tables=print_group)
 
 
 @group.command("reset")
@@ -97,15 +90,14 @@ def reset_group(
     if to and queue:
         fail(context, "--to moves the group in all queues of the topic; give --offset with --queue, or leave it out")
 
-    async def move() -> Sequence["QueueMove"]:
-        async with admin_of(context, servers) as admin:
-            if offset is not None:
-                act_once = admin.groups.planned_offset if dry_run else admin.groups.reset_offset
-                return [await act_once(name, queue_of(topic, queue), offset)]
-            act = admin.groups.planned if dry_run else admin.groups.reset
-            return await act(name, topic, _timestamp(to))
+    async def move(admin: "Admin") -> Sequence["QueueMove"]:
+        if offset is not None:
+            act_once = admin.groups.planned_offset if dry_run else admin.groups.reset_offset
+            return [await act_once(name, queue_of(topic, queue), offset)]
+        act = admin.groups.planned if dry_run else admin.groups.reset
+        return await act(name, topic, _timestamp(to))
 
-    print_moves(run(context, move), name, topic, as_json=as_json, dry_run=dry_run)
+    print_moves(ask(context, servers, move), name, topic, as_json=as_json, dry_run=dry_run)
 
 
 def _timestamp(to: str) -> int:

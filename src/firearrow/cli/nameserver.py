@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.cli.broker import leaves
 from firearrow.cli.environment import server_environment
-from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging, tell
+from firearrow.cli.servers.level import LogFile, LogForm, LogLevel, Verbosity, start_logging, tell
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
@@ -26,7 +26,7 @@ from firearrow.runtime.systemd import notify
 from firearrow.runtime.tls_settings import ClientTls, ServerTls
 from firearrow.runtime.turn import tell_holds
 from firearrow.settings import Source, load
-from firearrow.telemetry.logs import Form
+from firearrow.telemetry.logs import LineForm
 
 Says = Callable[[Address], str]
 
@@ -52,8 +52,8 @@ def nameserver(
         Path | None, typer.Option(help="Directory of kvConfig.json and changed settings. [~/namesrv]")
     ] = None,
     metrics_port: MetricsPort = None,
-    log_level: LogLevel = Level.INFO,
-    log_format: LogForm = Form.TEXT,
+    log_level: LogLevel = Verbosity.INFO,
+    log_format: LogForm = LineForm.TEXT,
     log_file: LogFile = None,
 ) -> None:
     """Run a name server: tells clients which broker holds which topic."""
@@ -63,7 +63,7 @@ def nameserver(
         serve(settings, directory)
     except* FireArrowError as group:
         for error in leaves(group):
-            tell(f"firearrow nameserver: {error}", Level.ERROR)
+            tell(f"firearrow nameserver: {error}", Verbosity.ERROR)
         raise typer.Exit(1) from None
 
 
@@ -79,7 +79,7 @@ def read_settings(file: Path | None, flags: dict[str, object]) -> NameServerSett
         sources.insert(0, Source.from_text(file.name, _text(file)))
     loaded = load(NameServerSettings, sources, ignored=WITHOUT_EFFECT)
     for warning in loaded.warnings:
-        tell(f"warning: {warning}", Level.WARNING)
+        tell(f"warning: {warning}", Verbosity.WARNING)
     check_access(loaded.value.access)
     idle_s = loaded.value.nameserver.server_channel_max_idle_time_seconds
     return replace(loaded.value, limits=replace(loaded.value.limits, idle_s=idle_s))

@@ -7,6 +7,7 @@ spread evenly. The first message that cannot be sent ends the command with its e
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO, cast
 
@@ -14,17 +15,11 @@ import msgspec
 import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of, run
-from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
-from firearrow.cli.messages.lanes import Lanes
-from firearrow.cli.messages.packing import (
-    COMPRESS_OVER,
-    Batch,
-    CompressBy,
-    Compression,
-    CompressOver,
-    Linger,
-    packing,
-)
+from firearrow.cli.messages.inputs import Delay, InputFormat, MessageDefaults, SkipCount, messages
+from firearrow.cli.messages.lanes import SendLanes
+from firearrow.cli.messages.packing import PackOptions
+from firearrow.cli.operate.pairs import pairs_of
+from firearrow.cli.option_groups import OptionGroup, grouped
 from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.times import time_to_come_ms, wait_ms
 from firearrow.errors import FireArrowError, PartlyDone, SettingsError
@@ -40,19 +35,53 @@ PATIENCE_MS: Final = 15_000
 """Deadline of a send: long, so that a broker that is busy for a while does not end the command in mid-input."""
 
 
-DelayLevel = Annotated[int, typer.Option(min=0, help="Deliver later, after this delay level of the broker: 3 is 10s.")]
-DelayTime = Annotated[
-    str, typer.Option(help="Deliver later, after this time: 500ms, 90s, 5m, 2h, 1d. Brokers from 5.0 on.")
-]
-DueTime = Annotated[
-    str,
-    typer.Option(
-        help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00; at most timerMaxDelaySec of the "
-        "broker ahead, 3 days unless set. Brokers from 5.0 on."
-    ),
-]
+@dataclass(frozen=True)
+class DelayOptions(OptionGroup):
+    """The time at which messages are delivered, if later than at once."""
+
+    delay_level: Annotated[
+        int, typer.Option(min=0, help="Deliver later, after this delay level of the broker: 3 is 10s.")
+    ] = 0
+    delay: Annotated[
+        str, typer.Option(help="Deliver later, after this time: 500ms, 90s, 5m, 2h, 1d. Brokers from 5.0 on.")
+    ] = ""
+    at: Annotated[
+        str,
+        typer.Option(
+            help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00; at most timerMaxDelaySec of the "
+            "broker ahead, 3 days unless set. Brokers from 5.0 on."
+        ),
+    ] = ""
+
+    @property
+    def chosen(self) -> Delay:
+        """The delay; raises ``SettingsError`` for several, and for a time that is past."""
+        values = {"--delay-level": self.delay_level, "--delay": self.delay, "--at": self.at}
+        given = [name for name, value in values.items() if value]
+        if len(given) > 1:
+            raise SettingsError(f"{' and '.join(given)} are given, and a message has one delay; give one of them")
+        at_ms = time_to_come_ms(self.at) if self.at else None
+        if at_ms is not None and at_ms <= SystemClock().now_ms():
+            raise SettingsError(f"--at {self.at} is past; give a time to come, such as 2026-12-01T08:00")
+        return Delay(self.delay_level, wait_ms(self.delay) if self.delay else 0, at_ms)
 
 
+@dataclass(frozen=True)
+class PartOptions(OptionGroup):
+    """The parts that every message has besides its body."""
+
+    tag: Annotated[str, typer.Option("--tag", help="Tag of every message.")] = ""
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key of every message; may be repeated.")] = None
+    prop: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", help="Property NAME=VALUE of every message; may be repeated."),
+    ] = None
+    sharding_key: Annotated[
+        str, typer.Option(help="Messages with the same sharding key go to one queue, in order.")
+    ] = ""
+
+
+@grouped
 def produce(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
@@ -66,22 +95,10 @@ def produce(
         InputFormat,
         typer.Option("--format", "-f", help="One message for every line, for every line of JSON, or for every file."),
     ] = InputFormat.LINES,
-    tag: Annotated[str, typer.Option("--tag", help="Tag of every message.")] = "",
-    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key of every message; may be repeated.")] = None,
-    prop: Annotated[
-        list[str] | None,
-        typer.Option("--property", "-p", help="Property NAME=VALUE of every message; may be repeated."),
-    ] = None,
-    sharding_key: Annotated[
-        str, typer.Option(help="Messages with the same sharding key go to one queue, in order.")
-    ] = "",
-    delay_level: DelayLevel = 0,
-    delay: DelayTime = "",
-    at: DueTime = "",
-    batch: Batch = 1,
-    linger: Linger = "",
-    compression: CompressBy = Compression.ZLIB,
-    compress_over: CompressOver = COMPRESS_OVER,
+    *,
+    common: PartOptions,
+    later: DelayOptions,
+    packed: PackOptions,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most; 0 is as fast as possible.")] = 0,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Show progress. [on a terminal]")
@@ -92,14 +109,14 @@ def produce(
 ) -> None:
     """Send messages from texts, files or standard input. Prints the count, or with --json one result a line."""
     where, reach = name_servers(context, servers), reach_of(context)
-    properties = _properties(context, prop or [])
+    properties = pairs_of(context, common.prop, "--property")
     try:
-        later = _delay(delay_level, delay, at)
-        packed = packing(batch, linger, compression, compress_over, is_delayed=later != Delay())
+        delay = later.chosen
+        packing = packed.packing(is_delayed=delay != Delay())
     except SettingsError as error:
         fail(context, str(error))
-    parts = Parts(topic, tag, tuple(key or ()), sharding_key, later, properties)
-    passed = Passed()
+    parts = MessageDefaults(topic, common.tag, tuple(common.key or ()), common.sharding_key, delay, properties)
+    passed = SkipCount()
     waiting = messages(parts, files or [], message or [], form, passed)
     shown = sys.stderr.isatty() if progress is None else progress
 
@@ -110,13 +127,13 @@ def produce(
             where,
             group=group,
             send_timeout_ms=PATIENCE_MS,
-            linger_ms=packed.linger_ms,
-            compress_over_bytes=packed.compress_over,
-            compress_codec=packed.codec,
+            linger_ms=packing.linger_ms,
+            compress_over_bytes=packing.compress_over,
+            compress_codec=packing.codec,
             **reach,
         ) as producer:
             results = standard_output() if as_json else None
-            return await _Sending(producer, rate, results, batch).run(waiting, shown=shown)
+            return await _InputSender(producer, rate, results, packed.batch).run(waiting, shown=shown)
 
     sent, seconds = run(context, send)
     if not as_json:
@@ -125,7 +142,7 @@ def produce(
         typer.echo(f"empty lines skipped: {passed.empty_lines}", err=True)
 
 
-class _Sending:
+class _InputSender:
     """Sends messages from the input until it ends."""
 
     def __init__(self, producer: "Producer", rate: float, results: TextIO | None, batch: int) -> None:
@@ -177,7 +194,7 @@ class _Sending:
         read = 0
         try:
             async with asyncio.TaskGroup() as sends:
-                lanes = Lanes(self._producer, sends, self._acknowledged, self._batch)
+                lanes = SendLanes(self._producer, sends, self._acknowledged, self._batch)
                 async for message in waiting:
                     if self._rate:
                         await asyncio.sleep(max(0.0, begun + read / self._rate - loop.time()))
@@ -212,25 +229,3 @@ def _result_line(result: "SendResult") -> str:
         **({"recallHandle": result.recall_handle} if result.recall_handle else {}),
     }
     return msgspec.json.encode(fields).decode()
-
-
-def _delay(level: int, wait: str, at: str) -> Delay:
-    """Return the delay that options give; raise ``SettingsError`` for several, and for a time that is past."""
-    given = [name for name, value in (("--delay-level", level), ("--delay", wait), ("--at", at)) if value]
-    if len(given) > 1:
-        raise SettingsError(f"{' and '.join(given)} are given, and a message has one delay; give one of them")
-    now_ms = SystemClock().now_ms()
-    at_ms = time_to_come_ms(at) if at else None
-    if at_ms is not None and at_ms <= now_ms:
-        raise SettingsError(f"--at {at} is past; give a time to come, such as 2026-12-01T08:00")
-    return Delay(level, wait_ms(wait) if wait else 0, at_ms)
-
-
-def _properties(context: typer.Context, given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not (name and sign):
-            fail(context, f"--property {text} has no value; write NAME=VALUE")
-        found[name] = value
-    return found

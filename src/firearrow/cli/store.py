@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from firearrow.record.decode import RecordHead
-    from firearrow.store.outside.directory import StoreView
-    from firearrow.store.outside.inspect import Overview, Verified
+    from firearrow.store.inspection.directory import StoreView
+    from firearrow.store.inspection.inspect import Overview, StoreVerification
 
 BODY_SHOWN: Final = 60
 LINES_SHOWN: Final = 200
@@ -61,7 +61,7 @@ def inspect_store(
 
 
 def _hindered(seen: "Overview", version: str) -> list[str]:
-    """Why Apache's broker of a version must not take the directory over."""
+    """The reason why Apache's broker of a version must not take the directory over."""
     reasons = seen.pending.hinders(version)
     if seen.in_use and version.startswith("4."):
         reasons.append(
@@ -100,7 +100,7 @@ def _run(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:  # noqa: ANN401 -
 @asynccontextmanager
 async def _view(directory: Path) -> AsyncIterator["StoreView"]:
     from firearrow.runtime.disk.real_disk import RealDisk
-    from firearrow.store.outside.directory import StoreView
+    from firearrow.store.inspection.directory import StoreView
 
     if not (directory / "commitlog").is_dir():
         typer.echo(f"firearrow store: {directory} holds no commitlog/; name the root of a store", err=True)
@@ -114,8 +114,8 @@ async def _view(directory: Path) -> AsyncIterator["StoreView"]:
         await disk.close()
 
 
-async def _inspect(directory: Path, *, check: bool, quiet: bool) -> tuple["Overview", "Verified | None"]:
-    from firearrow.store.outside.inspect import overview, verify
+async def _inspect(directory: Path, *, check: bool, quiet: bool) -> tuple["Overview", "StoreVerification | None"]:
+    from firearrow.store.inspection.inspect import overview, verify
 
     async with _view(directory) as view:
         seen = await overview(view)
@@ -126,11 +126,11 @@ async def _inspect(directory: Path, *, check: bool, quiet: bool) -> tuple["Overv
         return seen, await _verify_showing(view, seen)
 
 
-async def _verify_showing(view: "StoreView", seen: "Overview") -> "Verified":
+async def _verify_showing(view: "StoreView", seen: "Overview") -> "StoreVerification":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from firearrow.store.outside.inspect import verify
+    from firearrow.store.inspection.inspect import verify
 
     columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -192,7 +192,7 @@ def _index_lines(seen: "Overview") -> list[list[str]]:
     ]
 
 
-def _print_verified(verified: "Verified") -> None:
+def _print_verified(verified: "StoreVerification") -> None:
     from rich.console import Console
 
     console = Console()

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.cluster import AsJson, NameServers, ask, fail
+from firearrow.cli.operate.listing import ShowOptions, Watch
+from firearrow.cli.operate.pairs import pairs_of
 from firearrow.cli.operate.topic_queues import grow_topic, route_topic, shrink_topic
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import print_table, time_text
 from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
 
@@ -54,14 +56,8 @@ def list_topics(
         found = await admin.topics.list(cluster=cluster, broker=broker)
         return [each for each in found if everything or each.kind == "normal"]
 
-    show(
-        context,
-        servers,
-        ask,
-        fields=lambda found: [_summary(each) for each in found],
-        tables=_print_list,
-        as_json=as_json,
-        watch=watch,
+    ShowOptions(servers, as_json, watch).show(
+        context, ask, fields=lambda found: [_summary(each) for each in found], tables=_print_list
     )
 
 
@@ -73,24 +69,17 @@ def _print_list(topics: list["TopicSummary"]) -> None:
 
 
 @topic.command("describe")
-def describe_topic(
-    context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
-) -> None:
+@grouped
+def describe_topic(context: typer.Context, name: Name, shown: ShowOptions) -> None:
     """Show a topic on each broker, its queues with their offsets, and who consumes it."""
 
     from firearrow.admin import TopicSummary
 
-    async def ask(admin: "Admin") -> "TopicDescription":
-        return await admin.topics.describe(name)
-
-    show(
+    shown.show(
         context,
-        servers,
-        ask,
+        lambda admin: admin.topics.describe(name),
         fields=lambda found: {**_summary(TopicSummary(found.name, found.kind, found.brokers)), **_details(found)},
         tables=_print_description,
-        as_json=as_json,
-        watch=watch,
     )
 
 
@@ -125,23 +114,22 @@ def create_topic(
     attribute: Attributes = None,
 ) -> None:
     """Create a topic, and wait until name servers route it."""
-    attributes, permission = _attributes(context, attribute), _permission(context, perm)
-
-    async def make() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.topics.create(
-                name,
-                cluster=cluster,
-                broker=broker,
-                queues=queues or 8,
-                read_queues=read_queues,
-                write_queues=write_queues,
-                perm=PERMISSIONS["rw"] if permission is None else permission,
-                order=bool(order),
-                attributes=attributes,
-            )
-
-    run(context, make)
+    attributes, permission = pairs_of(context, attribute, "--attribute"), _permission(context, perm)
+    ask(
+        context,
+        servers,
+        lambda admin: admin.topics.create(
+            name,
+            cluster=cluster,
+            broker=broker,
+            queues=queues or 8,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            perm=PERMISSIONS["rw"] if permission is None else permission,
+            order=bool(order),
+            attributes=attributes,
+        ),
+    )
     typer.echo(f"topic {name} is there")
 
 
@@ -160,25 +148,24 @@ def update_topic(
     attribute: Attributes = None,
 ) -> None:
     """Change the given settings of a topic; the others stay as they are."""
-    attributes, permission = _attributes(context, attribute), _permission(context, perm)
+    attributes, permission = pairs_of(context, attribute, "--attribute"), _permission(context, perm)
     if not any(each is not None for each in (queues, read_queues, write_queues, permission, order)) and not attributes:
         fail(context, "nothing to change is given; see --help for what can be changed")
-
-    async def change() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.topics.update(
-                name,
-                cluster=cluster,
-                broker=broker,
-                queues=queues,
-                read_queues=read_queues,
-                write_queues=write_queues,
-                perm=permission,
-                order=order,
-                attributes=attributes,
-            )
-
-    run(context, change)
+    ask(
+        context,
+        servers,
+        lambda admin: admin.topics.update(
+            name,
+            cluster=cluster,
+            broker=broker,
+            queues=queues,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            perm=permission,
+            order=order,
+            attributes=attributes,
+        ),
+    )
     typer.echo(f"topic {name} is changed")
 
 
@@ -193,20 +180,11 @@ def delete_topic(
     sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete a topic with all its messages."""
-
-    async def look() -> "TopicDescription":
-        async with admin_of(context, servers) as admin:
-            return await admin.topics.describe(name)
-
-    async def forget() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.topics.delete(name, cluster=cluster)
-
     if not sure:
-        found = run(context, look)
+        found = ask(context, servers, lambda admin: admin.topics.describe(name))
         readers = f", consumed by {', '.join(found.groups)}" if found.groups else ""
         typer.confirm(f"Delete topic {name} with {found.messages} messages{readers}?", abort=True)
-    run(context, forget)
+    ask(context, servers, lambda admin: admin.topics.delete(name, cluster=cluster))
     typer.echo(f"topic {name} is gone")
 
 
@@ -221,16 +199,6 @@ def _permission(context: typer.Context, text: str | None) -> int | None:
     if text.lower() not in PERMISSIONS:
         fail(context, f"--perm {text} is not a permission; write rw, r, w or none")
     return PERMISSIONS[text.lower()]
-
-
-def _attributes(context: typer.Context, given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for text in given or []:
-        name, sign, value = text.partition("=")
-        if not (name and sign):
-            fail(context, f"--attribute {text} has no value; write NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def _perms(summary: "TopicSummary") -> str:

@@ -21,7 +21,6 @@ from firearrow.client.name_servers import UNANSWERED, NameServers, NameServerSou
 from firearrow.client.routes import MASTER_ID, Route, RouteTable, decoded, read_masters, read_route
 from firearrow.client.settings import ClientSettings
 from firearrow.client.tasks import Tasks
-from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, NoRoute
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.heartbeat import HeartbeatData
@@ -33,6 +32,7 @@ from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.runtime import forks
 from firearrow.runtime.network import Address
+from firearrow.telemetry.damped import Trouble
 
 log: Final = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Instance:
         self._is_closing = False
         self.loop: Final = asyncio.get_running_loop()
         self.refusal = ""
-        """Why the last heartbeat was refused; empty if it was accepted."""
+        """The reason why the last heartbeat was refused; empty if it was accepted."""
 
     @property
     def is_of_another_process(self) -> bool:

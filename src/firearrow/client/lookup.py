@@ -47,7 +47,7 @@ def parse_url(text: str) -> Url:
     return Url(parts.scheme, Address(host, port or SCHEMES[parts.scheme]), target)
 
 
-class Answer(asyncio.Protocol):
+class HttpAnswer(asyncio.Protocol):
     """Collects the answer on one connection."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ async def fetch(network: Network, url: Url) -> str:
 
 
 async def _exchange(network: Network, url: Url) -> bytes:
-    answer = Answer()
+    answer = HttpAnswer()
     if url.scheme == "https":
         context = client_context(ClientTls(enabled=True, verify_server=True))
         transport = await connect_tls(network, lambda: answer, url.address, context)

@@ -76,7 +76,7 @@ class NameServers:
         self._are_known = asyncio.Event()
         self._slow: set[Address] = set()
         self.fault = ""
-        """Why the list could not be fetched; empty if it could."""
+        """The reason why the list could not be fetched; empty if it could."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:

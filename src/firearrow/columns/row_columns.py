@@ -68,7 +68,7 @@ def plain_columns(
     heads: Heads, names: Sequence[str], *, broker: str, treatment: Treatment, bodies: Bodies | None = None
 ) -> pa.RecordBatch:
     """Return the columns ``names``, a row for each record; ``bodies`` if they are made already."""
-    making = _Making(heads, broker, treatment, bodies)
+    making = _ColumnMaker(heads, broker, treatment, bodies)
     return pa.RecordBatch.from_arrays([making.column(name) for name in names], schema=schema_of(names))
 
 
@@ -77,7 +77,7 @@ def needs_bodies(names: Sequence[str], treatment: Treatment) -> bool:
     return "body" in names or ("sys_flag" in names and treatment.keep_bad)
 
 
-class _Making:
+class _ColumnMaker:
     """The columns of one buffer; parts that several columns need are made once."""
 
     def __init__(self, heads: Heads, broker: str, treatment: Treatment, bodies: Bodies | None) -> None:
@@ -147,7 +147,7 @@ class _Making:
         )
 
 
-_MAKERS: Final[dict[str, Callable[[_Making], pa.Array]]] = {
+_MAKERS: Final[dict[str, Callable[[_ColumnMaker], pa.Array]]] = {
     "topic": lambda making: making.topics,
     "broker": lambda making: pa.repeat(pa.scalar(making.broker, pa.string()), len(making.heads)),
     "message_id": lambda making: message_ids(making.heads),
@@ -157,10 +157,10 @@ _MAKERS: Final[dict[str, Callable[[_Making], pa.Array]]] = {
     "store_timestamp": lambda making: making.times("store_timestamp"),
     "born_host": lambda making: host_texts(making.heads, "born_host"),
     "store_host": lambda making: host_texts(making.heads, "store_host"),
-    "sys_flag": _Making.sys_flags,
-    "delay_level": _Making.delay_levels,
-    "transaction_state": _Making.transaction_states,
-    "row_id": _Making.row_ids,
+    "sys_flag": _ColumnMaker.sys_flags,
+    "delay_level": _ColumnMaker.delay_levels,
+    "transaction_state": _ColumnMaker.transaction_states,
+    "row_id": _ColumnMaker.row_ids,
 }
 
 

@@ -4,7 +4,7 @@ Only topics with batch queues have such records. The other records of the buffer
 are put in order. Tests compare columns with `messages_as_columns`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 from zlib import crc32
@@ -106,24 +106,35 @@ def messages_as_columns(messages: Sequence[StoredMessage], names: Sequence[str],
 def _value(message: StoredMessage, name: str, broker: str) -> Any:  # noqa: ANN401 - of any column
     if name in NAMED_PROPERTIES:
         return message.properties.get(NAMED_PROPERTIES[name])
-    if name == "properties":
-        return list(message.properties.items())
-    if name in ("born_timestamp", "store_timestamp"):
-        return max(-MOST_MS, min(MOST_MS, getattr(message, name))) * 1000
-    if name in ("born_host", "store_host"):
-        return str(getattr(message, name))
-    if name == "broker":
-        return broker
-    if name == "message_id":
-        return offset_message_id(_host(message.store_host), PhysicalOffset(message.physical_offset % (1 << 64)))
-    if name == "delay_level":
-        return level_of(message.properties.get(keys.DELAY))
-    if name == "transaction_state":
-        return TRANSACTION_STATES[(message.sys_flag & TRANSACTION_MASK) >> 2]
-    if name == "row_id":
-        place = f"{message.queue_id}/{message.queue_offset}@{message.physical_offset}"
-        return f"{broker}/{message.topic}/{place}"
-    return getattr(message, name)
+    made = _MADE.get(name)
+    return getattr(message, name) if made is None else made(message, broker)
+
+
+def _micros(time_ms: int) -> int:
+    return max(-MOST_MS, min(MOST_MS, time_ms)) * 1000
+
+
+def _message_id(message: StoredMessage) -> str:
+    return offset_message_id(_host(message.store_host), PhysicalOffset(message.physical_offset % (1 << 64)))
+
+
+def _row_id(message: StoredMessage, broker: str) -> str:
+    return f"{broker}/{message.topic}/{message.queue_id}/{message.queue_offset}@{message.physical_offset}"
+
+
+_MADE: Final[dict[str, Callable[[StoredMessage, str], Any]]] = {
+    "properties": lambda message, _: list(message.properties.items()),
+    "born_timestamp": lambda message, _: _micros(message.born_timestamp),
+    "store_timestamp": lambda message, _: _micros(message.store_timestamp),
+    "born_host": lambda message, _: str(message.born_host),
+    "store_host": lambda message, _: str(message.store_host),
+    "broker": lambda _, broker: broker,
+    "message_id": lambda message, _: _message_id(message),
+    "delay_level": lambda message, _: level_of(message.properties.get(keys.DELAY)),
+    "transaction_state": lambda message, _: TRANSACTION_STATES[(message.sys_flag & TRANSACTION_MASK) >> 2],
+    "row_id": _row_id,
+}
+"""Columns that are not attributes of a message under their own name."""
 
 
 def _host(address: Host) -> HostBytes:

@@ -24,7 +24,7 @@ NAME_SERVER_DIRECTORY: Final = "namesrv"
 STORE_DIRECTORY: Final = "store"
 
 
-class Doors(NamedTuple):
+class ServerDoors(NamedTuple):
     """The doors of the servers; ``disk`` returns the disk of a directory."""
 
     network: Network
@@ -33,7 +33,7 @@ class Doors(NamedTuple):
     chance: random.Random
 
 
-class Running(NamedTuple):
+class ServerAddresses(NamedTuple):
     """The addresses of the running servers."""
 
     name_server: Address
@@ -56,8 +56,8 @@ def small(settings: BrokerSettings) -> BrokerSettings:
 
 @asynccontextmanager
 async def cluster(
-    machine: Machine, doors: Doors, *, names: NameServerConfig, broker: BrokerSettings
-) -> AsyncIterator[Running]:
+    machine: Machine, doors: ServerDoors, *, names: NameServerConfig, broker: BrokerSettings
+) -> AsyncIterator[ServerAddresses]:
     """Serve within the block. The broker registers at the name server beside it."""
     name_server = NameServer(names, network=doors.network, disk=doors.disk(NAME_SERVER_DIRECTORY))
     async with name_server.serving() as address:
@@ -72,4 +72,4 @@ async def cluster(
             chance=doors.chance,
         )
         async with served.serving() as identity:
-            yield Running(reachable, identity)
+            yield ServerAddresses(reachable, identity)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from firearrow.expression import sql_nodes as nodes
 from firearrow.expression.errors import BadExpression
 from firearrow.expression.program import Program
-from firearrow.expression.sql_nodes import Node
+from firearrow.expression.sql_nodes import SqlNode
 from firearrow.expression.sql_tokens import KEYWORDS, SYMBOLS, decoded, tokens_of
 
 if TYPE_CHECKING:
@@ -63,46 +63,46 @@ texts: TEXT | texts COMMA TEXT
 class _Builder:
     """Builds nodes while lark parses; the methods are named as the rules of the grammar."""
 
-    def selector(self, parts: list[Any]) -> Node:
+    def selector(self, parts: list[Any]) -> SqlNode:
         return nodes.as_boolean(parts[0])
 
-    def either(self, parts: list[Any]) -> Node:
+    def either(self, parts: list[Any]) -> SqlNode:
         return nodes.either(parts[0], parts[-1])
 
-    def both(self, parts: list[Any]) -> Node:
+    def both(self, parts: list[Any]) -> SqlNode:
         return nodes.both(parts[0], parts[-1])
 
-    def equal(self, parts: list[Any]) -> Node:
+    def equal(self, parts: list[Any]) -> SqlNode:
         return nodes.equal(parts[0], parts[2])
 
-    def unequal(self, parts: list[Any]) -> Node:
+    def unequal(self, parts: list[Any]) -> SqlNode:
         return nodes.unequal(parts[0], parts[2])
 
-    def is_null(self, parts: list[Any]) -> Node:
+    def is_null(self, parts: list[Any]) -> SqlNode:
         return nodes.is_null(parts[0])
 
-    def is_not_null(self, parts: list[Any]) -> Node:
+    def is_not_null(self, parts: list[Any]) -> SqlNode:
         return nodes.is_not_null(parts[0])
 
-    def ordered(self, parts: list[Any]) -> Node:
+    def ordered(self, parts: list[Any]) -> SqlNode:
         return nodes.ordered(parts[0], str(parts[1]), parts[2])
 
-    def searched(self, parts: list[Any]) -> Node:
+    def searched(self, parts: list[Any]) -> SqlNode:
         return nodes.searched(parts[0], parts[1].type, decoded(parts[2]), wanted=True)
 
-    def not_searched(self, parts: list[Any]) -> Node:
+    def not_searched(self, parts: list[Any]) -> SqlNode:
         return nodes.searched(parts[0], parts[2].type, decoded(parts[3]), wanted=False)
 
-    def between(self, parts: list[Any]) -> Node:
+    def between(self, parts: list[Any]) -> SqlNode:
         return nodes.between(parts[0], parts[2], parts[4])
 
-    def not_between(self, parts: list[Any]) -> Node:
+    def not_between(self, parts: list[Any]) -> SqlNode:
         return nodes.not_between(parts[0], parts[3], parts[5])
 
-    def listed(self, parts: list[Any]) -> Node:
+    def listed(self, parts: list[Any]) -> SqlNode:
         return nodes.listed(parts[0], parts[3], inside=True)
 
-    def not_listed(self, parts: list[Any]) -> Node:
+    def not_listed(self, parts: list[Any]) -> SqlNode:
         return nodes.listed(parts[0], parts[4], inside=False)
 
     def texts(self, parts: list[Any]) -> list[str]:
@@ -112,37 +112,37 @@ class _Builder:
         texts.append(decoded(parts[2]))
         return texts
 
-    def plus(self, parts: list[Any]) -> Node:
+    def plus(self, parts: list[Any]) -> SqlNode:
         return parts[1]  # type: ignore[no-any-return]
 
-    def minus(self, parts: list[Any]) -> Node:
+    def minus(self, parts: list[Any]) -> SqlNode:
         return nodes.minus(parts[1])
 
-    def negated(self, parts: list[Any]) -> Node:
+    def negated(self, parts: list[Any]) -> SqlNode:
         return nodes.negated(parts[1])
 
-    def prop(self, parts: list[Any]) -> Node:
+    def prop(self, parts: list[Any]) -> SqlNode:
         return nodes.prop(str(parts[0]))
 
-    def text(self, parts: list[Any]) -> Node:
+    def text(self, parts: list[Any]) -> SqlNode:
         return nodes.constant(decoded(parts[0]))
 
-    def whole(self, parts: list[Any]) -> Node:
+    def whole(self, parts: list[Any]) -> SqlNode:
         return nodes.whole_number(parts[0])
 
-    def float_number(self, parts: list[Any]) -> Node:
+    def float_number(self, parts: list[Any]) -> SqlNode:
         return nodes.float_number(parts[0])
 
-    def true(self, _parts: list[Any]) -> Node:
+    def true(self, _parts: list[Any]) -> SqlNode:
         return nodes.constant(True)
 
-    def false(self, _parts: list[Any]) -> Node:
+    def false(self, _parts: list[Any]) -> SqlNode:
         return nodes.constant(False)
 
-    def null(self, _parts: list[Any]) -> Node:
+    def null(self, _parts: list[Any]) -> SqlNode:
         return nodes.constant(None)
 
-    def inside(self, parts: list[Any]) -> Node:
+    def inside(self, parts: list[Any]) -> SqlNode:
         return parts[1]  # type: ignore[no-any-return]
 
 
@@ -184,7 +184,7 @@ def _finished(parsing: "InteractiveParser", text: str, ignored: str, names: set[
     from lark.exceptions import UnexpectedToken
 
     try:
-        node: Node = parsing.feed_eof()  # type: ignore[no-untyped-call]
+        node: SqlNode = parsing.feed_eof()  # type: ignore[no-untyped-call]
     except UnexpectedToken as error:
         what = "the expression is empty" if not text.strip() else "the expression ends too early"
         raise BadExpression(f"{what}: write a condition on the properties of a message") from error

@@ -2,7 +2,7 @@
 
 Java tells by class what may stand where: a comparison or a constant TRUE, FALSE or NULL is a ``BooleanExpression``;
 a number or a text is not; a property becomes one where a boolean is needed; the negation of a number is neither a
-boolean nor a constant. `Kind` keeps these classes. Java: ``ComparisonExpression``, ``LogicExpression``,
+boolean nor a constant. `SqlKind` keeps these classes. Java: ``ComparisonExpression``, ``LogicExpression``,
 ``UnaryExpression``, ``ConstantExpression``.
 """
 
@@ -31,7 +31,7 @@ LEAST_BIG: Final = 1 << 31
 _ORDERS: Final[dict[str, Callable[[int, int], bool]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
-class Kind(Enum):
+class SqlKind(Enum):
     """The kind of a part of an expression, as Java's class of the part tells it."""
 
     CONSTANT = "constant"
@@ -41,10 +41,10 @@ class Kind(Enum):
     NEGATION = "negation"
 
 
-class Node(Struct, eq=False):
+class SqlNode(Struct, eq=False):
     """A part of an expression with its closure."""
 
-    kind: Kind
+    kind: SqlKind
     run: Run
     depth: int = 1
     steps: int = 1
@@ -58,28 +58,28 @@ class Node(Struct, eq=False):
 
     @property
     def is_constant(self) -> bool:
-        return self.kind is Kind.CONSTANT or self.kind is Kind.BOOLEAN_CONSTANT
+        return self.kind is SqlKind.CONSTANT or self.kind is SqlKind.BOOLEAN_CONSTANT
 
 
-def _node(kind: Kind, run: Run, *parts: Node) -> Node:
+def _node(kind: SqlKind, run: Run, *parts: SqlNode) -> SqlNode:
     depth, steps = 1 + max(part.depth for part in parts), 1 + sum(part.steps for part in parts)
     if depth > MOST_DEPTH:
         raise BadExpression(f"the expression has more than {MOST_DEPTH} levels: write it with fewer")
     if steps > MOST_STEPS:
         raise BadExpression(f"the expression needs more than {MOST_STEPS} steps: write a shorter one")
-    return Node(kind, run, depth, steps)
+    return SqlNode(kind, run, depth, steps)
 
 
 # ---- leaves
 
 
-def constant(value: Value) -> Node:
+def constant(value: Value) -> SqlNode:
     """Return a constant: a text, a number, TRUE, FALSE or NULL."""
-    kind = Kind.BOOLEAN_CONSTANT if value is None or isinstance(value, bool) else Kind.CONSTANT
-    return Node(kind, lambda _properties: value, value=value)
+    kind = SqlKind.BOOLEAN_CONSTANT if value is None or isinstance(value, bool) else SqlKind.CONSTANT
+    return SqlNode(kind, lambda _properties: value, value=value)
 
 
-def whole_number(image: str) -> Node:
+def whole_number(image: str) -> SqlNode:
     """Return the constant of a literal like ``12`` or ``12L``; numbers beyond 32 bits are ``Long``."""
     digits = image.rstrip("lL")
     if len(digits) > 19 or int(digits) >= LEAST_LONG:
@@ -88,7 +88,7 @@ def whole_number(image: str) -> Node:
     return constant(Long(number) if number >= LEAST_BIG else number)
 
 
-def float_number(image: str) -> Node:
+def float_number(image: str) -> SqlNode:
     """Return the constant of a literal like ``1.5``. Apache refuses 0.0 and everything below the least double."""
     number = float(image)
     if not 0.0 < number < float("inf"):
@@ -98,14 +98,14 @@ def float_number(image: str) -> Node:
     return constant(number)
 
 
-def prop(name: str) -> Node:
+def prop(name: str) -> SqlNode:
     """Return a property by its name."""
-    return Node(Kind.PROPERTY, lambda properties: properties.get(name), name=name)
+    return SqlNode(SqlKind.PROPERTY, lambda properties: properties.get(name), name=name)
 
 
-def _untouched(node: Node) -> Run:
+def _untouched(node: SqlNode) -> Run:
     """Return the closure of a part whose value is not read to its end: a property then costs nothing by its length."""
-    if node.kind is not Kind.PROPERTY:
+    if node.kind is not SqlKind.PROPERTY:
         return node.run
     name = node.name
     return lambda properties: properties[name] if name in properties else None  # noqa: SIM401 - get() costs steps
@@ -114,32 +114,32 @@ def _untouched(node: Node) -> Run:
 # ---- logic
 
 
-def as_boolean(node: Node) -> Node:
+def as_boolean(node: SqlNode) -> SqlNode:
     """Return a part where a boolean is needed; a property counts as false there when it is set, else as null."""
-    if node.kind is Kind.PROPERTY:
+    if node.kind is SqlKind.PROPERTY:
         name = node.name
-        cast = Node(Kind.BOOLEAN, lambda properties: False if name in properties else None)
+        cast = SqlNode(SqlKind.BOOLEAN, lambda properties: False if name in properties else None)
         cast.steps, cast.depth = node.steps, node.depth
         return cast
-    if node.kind is Kind.BOOLEAN or node.kind is Kind.BOOLEAN_CONSTANT:
+    if node.kind is SqlKind.BOOLEAN or node.kind is SqlKind.BOOLEAN_CONSTANT:
         return node
     raise BadExpression("a number or a text stands where a condition is needed; compare it with something")
 
 
-def both(left: Node, right: Node) -> Node:
+def both(left: SqlNode, right: SqlNode) -> SqlNode:
     """Return ``left AND right``."""
     return _chain(as_boolean(left), as_boolean(right), is_and=True)
 
 
-def either(left: Node, right: Node) -> Node:
+def either(left: SqlNode, right: SqlNode) -> SqlNode:
     """Return ``left OR right``."""
     return _chain(as_boolean(left), as_boolean(right), is_and=False)
 
 
-def _chain(left: Node, right: Node, *, is_and: bool) -> Node:
+def _chain(left: SqlNode, right: SqlNode, *, is_and: bool) -> SqlNode:
     """Join two parts; a long chain is one closure with many operands, so that its depth does not grow."""
     if left.operands is not None and left.is_and is is_and:
-        node = _node(Kind.BOOLEAN, left.run, right)
+        node = _node(SqlKind.BOOLEAN, left.run, right)
         node.depth = max(node.depth, left.depth)
         node.steps += left.steps
         if node.steps > MOST_STEPS:
@@ -148,18 +148,20 @@ def _chain(left: Node, right: Node, *, is_and: bool) -> Node:
         operands.append(right.run)
     else:
         operands = [left.run, right.run]
-        node = _node(Kind.BOOLEAN, _all(operands) if is_and else _any(operands), left, right)
+        node = _node(SqlKind.BOOLEAN, _until(operands, decides=not is_and), left, right)
     node.operands, node.is_and = operands, is_and
     return node
 
 
-def _all(operands: Sequence[Run]) -> Run:
+def _until(operands: Sequence[Run], *, decides: bool) -> Run:
+    """Evaluate operands up to one whose value decides: False for AND, True for OR."""
+
     def run(properties: Properties) -> Value:
-        result: Value = True
+        result: Value = not decides
         for operand in operands:
             value = operand(properties)
-            if value is False:
-                return False
+            if value is decides:
+                return decides
             if value is None:
                 result = None
         return result
@@ -167,36 +169,22 @@ def _all(operands: Sequence[Run]) -> Run:
     return run
 
 
-def _any(operands: Sequence[Run]) -> Run:
-    def run(properties: Properties) -> Value:
-        result: Value = False
-        for operand in operands:
-            value = operand(properties)
-            if value is True:
-                return True
-            if value is None:
-                result = None
-        return result
-
-    return run
-
-
-def negated(node: Node) -> Node:
+def negated(node: SqlNode) -> SqlNode:
     """Return ``NOT node``."""
     return _not(as_boolean(node))
 
 
-def _not(node: Node) -> Node:
+def _not(node: SqlNode) -> SqlNode:
     inner = node.run
 
     def run(properties: Properties) -> Value:
         value = inner(properties)
         return None if value is None else not value
 
-    return _node(Kind.BOOLEAN, run, node)
+    return _node(SqlKind.BOOLEAN, run, node)
 
 
-def minus(node: Node) -> Node:
+def minus(node: SqlNode) -> SqlNode:
     """Return ``- node``: the negative of a number, null for everything else."""
     inner = node.run
 
@@ -206,45 +194,45 @@ def minus(node: Node) -> Node:
             return None
         return Long(-value) if isinstance(value, Long) else -value
 
-    return _node(Kind.NEGATION, run, node)
+    return _node(SqlKind.NEGATION, run, node)
 
 
 # ---- equality
 
 
-def equal(left: Node, right: Node) -> Node:
+def equal(left: SqlNode, right: SqlNode) -> SqlNode:
     """Return ``left = right``."""
     for node in (left, right):
         if node.is_constant and node.value is None:
             raise BadExpression("NULL cannot be compared with = or <>; write IS NULL or IS NOT NULL")
-    if left.kind is Kind.BOOLEAN_CONSTANT and right.kind is Kind.CONSTANT:
+    if left.kind is SqlKind.BOOLEAN_CONSTANT and right.kind is SqlKind.CONSTANT:
         raise BadExpression("TRUE or FALSE cannot be compared with a number or a text")
     return _equal(left, right)
 
 
-def unequal(left: Node, right: Node) -> Node:
+def unequal(left: SqlNode, right: SqlNode) -> SqlNode:
     """Return ``left <> right``."""
     return _not(equal(left, right))
 
 
-def is_null(node: Node) -> Node:
+def is_null(node: SqlNode) -> SqlNode:
     """Return ``node IS NULL``."""
     inner = _untouched(node)
 
     def run(properties: Properties) -> Value:
         return inner(properties) is None
 
-    return _node(Kind.BOOLEAN, run, node)
+    return _node(SqlKind.BOOLEAN, run, node)
 
 
-def is_not_null(node: Node) -> Node:
+def is_not_null(node: SqlNode) -> SqlNode:
     """Return ``node IS NOT NULL``."""
     return _not(is_null(node))
 
 
-def _equal(left: Node, right: Node) -> Node:
-    run = _property_equals(left.name, right.value) if left.kind is Kind.PROPERTY and right.is_constant else None
-    return _node(Kind.BOOLEAN, run or _values_equal(left.run, right.run), left, right)
+def _equal(left: SqlNode, right: SqlNode) -> SqlNode:
+    run = _property_equals(left.name, right.value) if left.kind is SqlKind.PROPERTY and right.is_constant else None
+    return _node(SqlKind.BOOLEAN, run or _values_equal(left.run, right.run), left, right)
 
 
 def _values_equal(left: Run, right: Run) -> Run:
@@ -279,19 +267,19 @@ def _property_equals(name: str, value: Value) -> Run | None:
 # ---- order
 
 
-def ordered(left: Node, symbol: str, right: Node) -> Node:
+def ordered(left: SqlNode, symbol: str, right: SqlNode) -> SqlNode:
     """Return ``left > right``, or another order."""
     for node in (left, right):
-        if node.kind is Kind.BOOLEAN:
+        if node.kind is SqlKind.BOOLEAN:
             raise BadExpression(f"a condition cannot be compared with {symbol}")
         if node.is_constant and (isinstance(node.value, (str, bool)) or node.value is None):
             raise BadExpression(f"only numbers and properties can be compared with {symbol}")
-    return _node(Kind.BOOLEAN, _order(left, symbol, right), left, right)
+    return _node(SqlKind.BOOLEAN, _order(left, symbol, right), left, right)
 
 
-def _order(left: Node, symbol: str, right: Node) -> Run:
+def _order(left: SqlNode, symbol: str, right: SqlNode) -> Run:
     holds = _ORDERS[symbol]
-    if left.kind is Kind.PROPERTY and right.kind is Kind.CONSTANT:
+    if left.kind is SqlKind.PROPERTY and right.kind is SqlKind.CONSTANT:
         return _property_order(left.name, holds, right.value)
     one, other = left.run, right.run
 
@@ -323,7 +311,7 @@ def _property_order(name: str, holds: Callable[[int, int], bool], value: Value) 
     return run
 
 
-def between(value: Node, low: Node, high: Node) -> Node:
+def between(value: SqlNode, low: SqlNode, high: SqlNode) -> SqlNode:
     """Return ``value BETWEEN low AND high``."""
     if low.is_constant and high.is_constant:
         _check_bounds(low.value, high.value)
@@ -340,7 +328,7 @@ def _check_bounds(low: Value, high: Value) -> None:
         raise BadExpression(f"the bounds of BETWEEN cannot be compared: {error}") from error
 
 
-def not_between(value: Node, low: Node, high: Node) -> Node:
+def not_between(value: SqlNode, low: SqlNode, high: SqlNode) -> SqlNode:
     """Return ``value NOT BETWEEN low AND high``."""
     return either(ordered(value, "<", low), ordered(value, ">", high))
 
@@ -348,9 +336,9 @@ def not_between(value: Node, low: Node, high: Node) -> Node:
 # ---- texts
 
 
-def listed(node: Node, texts: Sequence[str], *, inside: bool) -> Node:
+def listed(node: SqlNode, texts: Sequence[str], *, inside: bool) -> SqlNode:
     """Return ``node IN (...)``, or NOT IN."""
-    if node.kind is not Kind.PROPERTY:
+    if node.kind is not SqlKind.PROPERTY:
         raise BadExpression("IN needs the name of a property on its left")
     if len(texts) > MOST_LISTED:
         raise BadExpression(f"an IN list has at most {MOST_LISTED} texts; this one has {len(texts)}")
@@ -359,10 +347,10 @@ def listed(node: Node, texts: Sequence[str], *, inside: bool) -> Node:
     def run(properties: Properties) -> Value:
         return (properties[name] in wanted) is inside if name in properties else None
 
-    return _node(Kind.BOOLEAN, run, node)
+    return _node(SqlKind.BOOLEAN, run, node)
 
 
-def searched(node: Node, how: str, text: str, *, wanted: bool) -> Node:
+def searched(node: SqlNode, how: str, text: str, *, wanted: bool) -> SqlNode:
     """Return ``node CONTAINS text``, STARTSWITH or ENDSWITH, or NOT of one of them. An empty text is never found."""
     inner, find, is_whole = _untouched(node), _SEARCHES[how], how == "CONTAINS"
 
@@ -376,7 +364,7 @@ def searched(node: Node, how: str, text: str, *, wanted: bool) -> Node:
             properties.charge(search_steps(len(value), len(text)))
         return find(value, text) is wanted
 
-    return _node(Kind.BOOLEAN, run, node)
+    return _node(SqlKind.BOOLEAN, run, node)
 
 
 _SEARCHES: Final[dict[str, Callable[[str, str], bool]]] = {

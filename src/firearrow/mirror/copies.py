@@ -52,7 +52,7 @@ class Names(Struct, frozen=True):
     target: str
 
 
-class Copy(Struct, frozen=True):
+class MessageCopy(Struct, frozen=True):
     """One message as it is sent."""
 
     source_offset: int
@@ -66,14 +66,14 @@ class Copy(Struct, frozen=True):
         return self.message.properties.get(keys.WAIT)
 
 
-class Parcel(Struct, frozen=True):
+class CopyParcel(Struct, frozen=True):
     """One request, and the source offset of each of its messages."""
 
     source_offsets: tuple[int, ...]
     content: EncodedBatch | EncodedMessage
 
 
-def copy_of(stored: StoredMessage, queue: MessageQueue, names: Names) -> Copy | None:
+def copy_of(stored: StoredMessage, queue: MessageQueue, names: Names) -> MessageCopy | None:
     """Return the copy of a message; None if it has been to the target cluster.
 
     Raise ``IllegalMessage`` for a message whose properties leave no room for its path.
@@ -87,7 +87,7 @@ def copy_of(stored: StoredMessage, queue: MessageQueue, names: Names) -> Copy | 
         been.append(names.source)
     properties[keys.MIRROR_PATH] = PATH_SEPARATOR.join(been)
     message = Message(queue.topic, stored.body, _with_identity(properties, stored, queue, names), stored.flag)
-    return Copy(stored.queue_offset, message, stored.sys_flag & COMPRESSION, stored.born_timestamp)
+    return MessageCopy(stored.queue_offset, message, stored.sys_flag & COMPRESSION, stored.born_timestamp)
 
 
 def _with_identity(
@@ -141,9 +141,9 @@ def _home(queue: MessageQueue, cluster: str) -> str:
     return f"{cluster}/{queue.broker_name}/{queue.queue_id}"
 
 
-def parcels(copies: Iterable[Copy], born_spread_ms: int) -> Iterator[Parcel]:
+def parcels(copies: Iterable[MessageCopy], born_spread_ms: int) -> Iterator[CopyParcel]:
     """Cut copies into requests, in order."""
-    together: list[Copy] = []
+    together: list[MessageCopy] = []
     encoded: list[bytes] = []
     size = 0
     for copy in copies:
@@ -162,7 +162,7 @@ def parcels(copies: Iterable[Copy], born_spread_ms: int) -> Iterator[Parcel]:
         yield _parcel(together, encoded)
 
 
-def _go_together(first: Copy, other: Copy, born_spread_ms: int) -> bool:
+def _go_together(first: MessageCopy, other: MessageCopy, born_spread_ms: int) -> bool:
     return (
         first.sys_flag == other.sys_flag
         and first.wait == other.wait
@@ -170,7 +170,7 @@ def _go_together(first: Copy, other: Copy, born_spread_ms: int) -> bool:
     )
 
 
-def _parcel(together: list[Copy], encoded: list[bytes]) -> Parcel:
+def _parcel(together: list[MessageCopy], encoded: list[bytes]) -> CopyParcel:
     first = together[0]
     content: EncodedBatch | EncodedMessage
     if len(together) == 1:
@@ -179,7 +179,7 @@ def _parcel(together: list[Copy], encoded: list[bytes]) -> Parcel:
         content = EncodedMessage(message.topic, text, message.body, first.sys_flag, message.flag, first.born_timestamp)
     else:
         content = EncodedBatch(first.message.topic, b"".join(encoded), first.born_timestamp, first.wait, first.sys_flag)
-    return Parcel(tuple(copy.source_offset for copy in together), content)
+    return CopyParcel(tuple(copy.source_offset for copy in together), content)
 
 
 def messages_of(pulled: PulledBytes) -> list[StoredMessage]:

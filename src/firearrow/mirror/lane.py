@@ -10,7 +10,7 @@ brokers store it once, Apache's twice.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar
 
@@ -18,7 +18,6 @@ from firearrow.client import PulledBytes, PullStatus
 from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.client.consumer.pull_consumer import LARGE_BYTES, LARGE_MESSAGES, PullConsumer
 from firearrow.client.producer.encoded import BatchProducer
-from firearrow.client.trouble import Trouble
 from firearrow.errors import (
     AccessDenied,
     BadBody,
@@ -28,14 +27,15 @@ from firearrow.errors import (
     RequestRefused,
     SettingsError,
 )
-from firearrow.mirror.copies import Copy, Names, Parcel, copy_of, messages_of, original_of, parcels
+from firearrow.mirror.copies import CopyParcel, MessageCopy, Names, copy_of, messages_of, original_of, parcels
 from firearrow.mirror.marks import QueueMark
-from firearrow.mirror.progress import Progress, QueueProgress
+from firearrow.mirror.progress import MirrorProgress, SourceProgress
 from firearrow.mirror.target_tail import TargetTail
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.protocol.codes import ResponseCode
 from firearrow.record.decode import peek
 from firearrow.runtime.clock import Clock
+from firearrow.telemetry.damped import Trouble
 
 log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Manner:
         self.skips_damaged: Final = skips_damaged
 
 
-class Ends:
+class MirrorClients:
     """The clients of a mirror, and what it needs beside them."""
 
     def __init__(
@@ -84,14 +84,14 @@ class Ends:
         """Makes the marks durable."""
 
 
-class Lane:
+class MirrorLane:
     """One source queue on its way to one target queue."""
 
-    def __init__(self, mark: QueueMark, manner: Manner, ends: Ends, progress: Progress) -> None:
+    def __init__(self, mark: QueueMark, manner: Manner, ends: MirrorClients, progress: MirrorProgress) -> None:
         self._mark = mark
         self._manner = manner
         self._ends = ends
-        self._state: QueueProgress = progress.of(mark.source)
+        self._state: SourceProgress = progress.of(mark.source)
         self._tail = TargetTail(mark, manner.names.source, ends.reader)
         self._trouble = Trouble(log)
         self._backward_since: float | None = None
@@ -186,35 +186,38 @@ class Lane:
         mark, state = self._mark, self._state
         assert mark.next is not None
         if pulled.status is PullStatus.FOUND:
-            messages = [each for each in messages_of(pulled) if each.queue_offset >= mark.next]
-            if messages and messages[0].queue_offset > mark.next:
-                state.missed += messages[0].queue_offset - mark.next
             state.end = max(state.end, pulled.max_offset)
+            messages = [each for each in messages_of(pulled) if each.queue_offset >= mark.next]
             if messages:
-                state.stored_ms = messages[0].store_timestamp
-            copies, fault = self._copies(messages)
-            for parcel in parcels(copies, self._manner.born_spread_ms):
-                await self._send(parcel)
-            if fault is not None:
-                raise fault
-            state.read += len(messages)
-            if messages:
-                state.stored_ms = messages[-1].store_timestamp
-                self._mark.last = (messages[-1].store_timestamp, messages[-1].physical_offset)
-        elif pulled.status is PullStatus.OFFSET_MOVED and pulled.next_offset > mark.next:
-            state.missed += pulled.next_offset - mark.next
+                await self._copy(messages, mark.next)
+        elif pulled.next_offset > mark.next:
+            mark.last = (0, 0)
+            if pulled.status is PullStatus.OFFSET_MOVED:
+                state.missed += pulled.next_offset - mark.next
         if pulled.next_offset > mark.next:
-            if pulled.status is not PullStatus.FOUND:
-                mark.last = (0, 0)
             mark.next = pulled.next_offset
             mark.is_dirty = True
         state.next, state.end = mark.next, pulled.max_offset
         state.progress_ms = self._ends.clock.now_ms()
 
-    def _copies(self, messages: Iterable[StoredMessage]) -> tuple[list[Copy], FireArrowError | None]:
+    async def _copy(self, messages: Sequence[StoredMessage], wanted: int) -> None:
+        """Copy messages, the first of which should have the offset ``wanted``; raise if one ends the mirror."""
+        state, first, last = self._state, messages[0], messages[-1]
+        state.missed += first.queue_offset - wanted
+        state.stored_ms = first.store_timestamp
+        copies, fault = self._copies(messages)
+        for parcel in parcels(copies, self._manner.born_spread_ms):
+            await self._send(parcel)
+        if fault is not None:
+            raise fault
+        state.read += len(messages)
+        state.stored_ms = last.store_timestamp
+        self._mark.last = (last.store_timestamp, last.physical_offset)
+
+    def _copies(self, messages: Iterable[StoredMessage]) -> tuple[list[MessageCopy], FireArrowError | None]:
         """Return the copies of messages, up to one that ends the mirror, and why it does."""
         names, queue = self._manner.names, self._mark.source
-        copies: list[Copy] = []
+        copies: list[MessageCopy] = []
         for stored in messages:
             try:
                 if stored.body_fault:
@@ -251,7 +254,7 @@ class Lane:
         log.warning("%s; it is left out", text, extra={"topic": queue.topic, "offset": stored.queue_offset})
         return None
 
-    async def _send(self, parcel: Parcel) -> None:
+    async def _send(self, parcel: CopyParcel) -> None:
         mark, offsets, failed = self._mark, parcel.source_offsets, self._state.retries
         _, first = await self._patiently(lambda: self._ends.target.store(parcel.content, mark.target))
         is_first_try = self._state.retries == failed

@@ -6,7 +6,7 @@ from firearrow.errors import PartlyDone
 from firearrow.model import MessageQueue
 
 
-class LeftOut:
+class LeftOutQueues:
     """The queues of all topics that are left out. ``say`` gets a line for each queue and reason that is new."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -19,14 +19,13 @@ from firearrow.admin import Admin, BrokerMember
 from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.client.consumer.pull_consumer import PullConsumer
 from firearrow.client.producer.encoded import BatchProducer
-from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.mirror.copies import PATH_SEPARATOR, Names
 from firearrow.mirror.group_sync import GroupSync
-from firearrow.mirror.lane import FIRST, Ends, Lane, Manner, QueueClosed, TopicGone, is_mended_later
-from firearrow.mirror.left_out import LeftOut
+from firearrow.mirror.lane import FIRST, Manner, MirrorClients, MirrorLane, QueueClosed, TopicGone, is_mended_later
+from firearrow.mirror.left_out import LeftOutQueues
 from firearrow.mirror.marks import Marks
-from firearrow.mirror.progress import Progress
+from firearrow.mirror.progress import MirrorProgress
 from firearrow.mirror.topics import TargetTopics, chosen
 from firearrow.model import MessageQueue
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
@@ -34,6 +33,7 @@ from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.tls_settings import ClientTls
+from firearrow.telemetry.damped import Trouble
 
 log: Final = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ MAX_BYTES: Final = 1 << 30
 """No limit of ours on a message: the target's brokers have their own."""
 
 
-class Reach(TypedDict, total=False):
+class ConnectionSettings(TypedDict, total=False):
     """TLS settings and the keys of an account, for the connections to a cluster."""
 
     tls: ClientTls
@@ -59,7 +59,7 @@ class Side(Struct, frozen=True):
     """One of the two clusters. ``name`` is empty for the name of the cluster; ``cluster`` chooses one of several."""
 
     name_servers: str
-    reach: Reach = {}
+    reach: ConnectionSettings = {}
     name: str = ""
     cluster: str = ""
 
@@ -92,9 +92,9 @@ class Mirror:
         self._chance = chance
         self._say = say
         self._marks = Marks(disk)
-        self._lanes: dict[MessageQueue, Lane] = {}
+        self._lanes: dict[MessageQueue, MirrorLane] = {}
         self._trouble = Trouble(log)
-        self.progress: Final = Progress("mirror")
+        self.progress: Final = MirrorProgress("mirror")
 
     async def run(self, *, once: bool) -> None:
         """Copy everything up to the present end, or for good. Ends with the first error that waiting does not mend.
@@ -110,14 +110,16 @@ class Mirror:
                 await self._marks.open(names)
                 stack.callback(self._marks.close)
                 self.progress.name = f"{names.source}->{names.target}"
-                ends = Ends(await self._clients(stack), self._clock, self._chance, self._marks.save)
-                await self._copy(_Work(source, target, ends, self._manner(names), LeftOut(self._say)), once=once)
+                ends = MirrorClients(await self._clients(stack), self._clock, self._chance, self._marks.save)
+                await self._copy(
+                    _MirrorParts(source, target, ends, self._manner(names), LeftOutQueues(self._say)), once=once
+                )
         except* FireArrowError as failures:
             raise first_of(failures) from failures
         finally:
             self.progress.is_active = False
 
-    async def _copy(self, work: "_Work", *, once: bool) -> None:
+    async def _copy(self, work: "_MirrorParts", *, once: bool) -> None:
         order = self._order
         cluster = order.target.cluster
         topics = TargetTopics(work.ends.source, work.target, self._marks, cluster, work.left_out, self._say)
@@ -179,20 +181,20 @@ class Mirror:
 
     # -- tasks
 
-    async def _look(self, tasks: asyncio.TaskGroup, work: "_Work", topics: TargetTopics, *, once: bool) -> None:
+    async def _look(self, tasks: asyncio.TaskGroup, work: "_MirrorParts", topics: TargetTopics, *, once: bool) -> None:
         """Begin to copy queues that are not copied yet."""
         listed = await work.source.topics.list(cluster=self._order.source.cluster)
         for topic in chosen(listed, self._order.topics):
             for mark in await topics.prepare(topic):
                 if mark.source not in self._lanes:
-                    lane = Lane(mark, work.manner, work.ends, self.progress)
+                    lane = MirrorLane(mark, work.manner, work.ends, self.progress)
                     self._lanes[mark.source] = lane
                     tasks.create_task(
                         self._run_lane(mark.source, lane, work.left_out, once=once), name=str(mark.source)
                     )
         await self._marks.save()
 
-    async def _run_lane(self, queue: MessageQueue, lane: Lane, left_out: LeftOut, *, once: bool) -> None:
+    async def _run_lane(self, queue: MessageQueue, lane: MirrorLane, left_out: LeftOutQueues, *, once: bool) -> None:
         """Copy a queue until its topic is deleted; the next look begins anew if the topic is there again."""
         try:
             await lane.run(once=once)
@@ -202,7 +204,7 @@ class Mirror:
             del self._lanes[queue], self.progress.queues[queue]
             left_out.note(queue, f"{gone}; if the topic was deleted for good, nothing is to be done")
 
-    async def _look_on(self, tasks: asyncio.TaskGroup, work: "_Work", topics: TargetTopics) -> None:
+    async def _look_on(self, tasks: asyncio.TaskGroup, work: "_MirrorParts", topics: TargetTopics) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
@@ -254,14 +256,14 @@ class Mirror:
         self._trouble.say(asyncio.get_running_loop().time(), what, "%s: %s", what, error, reason=str(error))
 
 
-class _Work(Struct, frozen=True):
+class _MirrorParts(Struct, frozen=True):
     """The objects that the tasks of a running mirror share."""
 
     source: Admin
     target: Admin
-    ends: Ends
+    ends: MirrorClients
     manner: Manner
-    left_out: LeftOut
+    left_out: LeftOutQueues
 
 
 def _name(side: Side, members: Iterable[BrokerMember], option: str) -> str:

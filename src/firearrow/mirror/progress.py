@@ -8,7 +8,7 @@ from firearrow.model import MessageQueue
 from firearrow.telemetry.metrics import Family, Kind
 
 
-class QueueProgress(Struct):
+class SourceProgress(Struct):
     """The progress of a mirror in one source queue."""
 
     queue: MessageQueue
@@ -39,21 +39,21 @@ class QueueProgress(Struct):
         return max(0.0, (now_ms - self.stored_ms) / 1000) if self.lag and self.stored_ms else 0.0
 
 
-class Progress:
+class MirrorProgress:
     """The progress of all queues of one mirror."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.queues: dict[MessageQueue, QueueProgress] = {}
+        self.queues: dict[MessageQueue, SourceProgress] = {}
         self.is_active = True
         self.begin_ms = 0
         """The time at which the mirror began."""
         self.groups = 0
         """Groups whose offsets were translated at the last synchronisation."""
 
-    def of(self, queue: MessageQueue) -> QueueProgress:
+    def of(self, queue: MessageQueue) -> SourceProgress:
         """Return the progress of a queue, new if it is not known."""
-        return self.queues.setdefault(queue, QueueProgress(queue))
+        return self.queues.setdefault(queue, SourceProgress(queue))
 
     @property
     def progress_ms(self) -> int:

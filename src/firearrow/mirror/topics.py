@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from firearrow.admin import Admin, TopicOnBroker, TopicSummary
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.errors import NoSuchName, RequestRefused, SettingsError
 from firearrow.mirror.lane import made_anew
-from firearrow.mirror.left_out import LeftOut
+from firearrow.mirror.left_out import LeftOutQueues
 from firearrow.mirror.marks import Marks, QueueMark
 from firearrow.mirror.placement import place, queue_counts
 from firearrow.model import MessageQueue
@@ -56,7 +56,7 @@ class TargetTopics:
         target: Admin,
         marks: Marks,
         cluster: str,
-        left_out: LeftOut,
+        left_out: LeftOutQueues,
         say: Callable[[str], None],
     ) -> None:
         self._source = source
@@ -82,7 +82,7 @@ class TargetTopics:
                 self._note_life(mark, held[mark.source].life)
         return [mark for mark in marks if mark.source in present]
 
-    def _note_left_out(self, topic: str, held: Mapping[MessageQueue, HeldQueue]) -> None:
+    def _note_left_out(self, topic: str, held: Mapping[MessageQueue, QueueExtent]) -> None:
         """Note queues that are not copied: their broker permits no reads of the topic, or has it no longer."""
         marks = self._marks.of_topic(topic)
         brokers = {queue.broker_name for queue in held}
@@ -115,7 +115,7 @@ class TargetTopics:
             )
         mark.life, mark.is_dirty = life, True
 
-    def _sources(self, topic: TopicSummary, queues: Mapping[MessageQueue, HeldQueue]) -> list[MessageQueue]:
+    def _sources(self, topic: TopicSummary, queues: Mapping[MessageQueue, QueueExtent]) -> list[MessageQueue]:
         """Return the queues of a topic, and those that it has lost by shrinking and whose messages the log still has.
 
         A queue that was copied and has no messages any more is among them: its lane tells that the topic is new.

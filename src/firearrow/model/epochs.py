@@ -3,7 +3,7 @@
 An epoch is the time of one master: its number, and the physical offset at which the master began to write. An epoch
 ends where the next one begins, the last at the end of the log. One master writes in an epoch, and a replica copies
 bytes together with their epoch, so two logs that have an epoch with the same start are equal below the smaller of its
-two ends. Java: ``EpochEntry``, ``EpochFileCache``.
+two ends. Java: ``Epoch``, ``EpochFileCache``.
 
 Invariant of a history: numbers and starts ascend. An epoch in which nothing was written is dropped when the next one
 begins at the same offset.
@@ -18,7 +18,7 @@ LARGEST_EPOCH: Final = (1 << 31) - 1
 """The wire and Apache's files have four bytes, with a sign."""
 
 
-class EpochEntry(Struct, frozen=True, order=True, gc=False):
+class Epoch(Struct, frozen=True, order=True, gc=False):
     """One epoch of a log."""
 
     epoch: int
@@ -28,7 +28,7 @@ class EpochEntry(Struct, frozen=True, order=True, gc=False):
 class Epochs(Struct, frozen=True):
     """The history of a log: its epochs in order. Raises ``ValueError`` for entries that are no history."""
 
-    entries: tuple[EpochEntry, ...] = ()
+    entries: tuple[Epoch, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the invariant."""
@@ -40,7 +40,7 @@ class Epochs(Struct, frozen=True):
                 raise ValueError(f"{after} cannot follow {before}")
 
     @property
-    def last(self) -> EpochEntry | None:
+    def last(self) -> Epoch | None:
         """The newest epoch; None when there is none."""
         return self.entries[-1] if self.entries else None
 
@@ -49,7 +49,7 @@ class Epochs(Struct, frozen=True):
         kept = self.entries
         if kept and epoch > kept[-1].epoch and start_offset == kept[-1].start_offset:
             kept = kept[:-1]
-        return Epochs((*kept, EpochEntry(epoch, start_offset)))
+        return Epochs((*kept, Epoch(epoch, start_offset)))
 
     def cut(self, offset: int) -> "Epochs":
         """The history of a log that was cut at an offset: without epochs of which nothing is left."""
@@ -65,7 +65,7 @@ class Epochs(Struct, frozen=True):
         gone = sum(end <= log_start for end in ends)
         return Epochs(self.entries[gone:])
 
-    def at(self, offset: int) -> EpochEntry | None:
+    def at(self, offset: int) -> Epoch | None:
         """The epoch in which the byte at an offset was written, or will be; None below the first epoch."""
         found = [entry for entry in self.entries if entry.start_offset <= offset]
         return found[-1] if found else None

@@ -61,7 +61,7 @@ class GroupState(Struct, frozen=True):
         return replace(self, directories=tuple(sorted((dict(self.directories) | {replica: directory}).items())))
 
 
-class Promised(Struct, frozen=True):
+class ReplicaPromise(Struct, frozen=True):
     """The promise that a replica writes to disk before it answers in an epoch: it obeys no lower epoch any more.
 
     ``master`` belongs to it: were a coordinator restored from a backup, an epoch could have a second master.

@@ -37,7 +37,7 @@ class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, rename="cam
     queue_id: int
 
 
-class _Checked(StructMeta):
+class _MessageType(StructMeta):
     """Makes messages from their usual parts, and refuses values of the wrong type."""
 
     def __call__(
@@ -69,7 +69,7 @@ class _Checked(StructMeta):
         return StructMeta.__call__(cls, topic, body, {} if properties is None else properties, flag)
 
 
-class Message(Struct, frozen=True, metaclass=_Checked):
+class Message(Struct, frozen=True, metaclass=_MessageType):
     """A message that an application sends: a body for a topic, with properties.
 
     ``tag``, ``keys``, ``delay_level``, ``delay``, ``deliver_at`` and ``sharding_key`` are stored as properties, unless
@@ -236,7 +236,7 @@ class StoredMessage(Struct, frozen=True, gc=False):
     body_crc: int
     store_size: int
     body_fault: str = ""
-    """Why ``body`` holds the stored bytes instead of the sent ones; empty for nearly every message."""
+    """The reason why ``body`` holds the stored bytes instead of the sent ones; empty for nearly every message."""
 
     @property
     def tag(self) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 DEFAULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 
-class Answers:
+class EncodedRoutes:
     """Encoded routes by topic. ``standard`` and ``bare`` are read directly on the hot path and never written there."""
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:

@@ -43,6 +43,10 @@ class Lease(msgspec.Struct):
     counts: bool = False
     repeats: tuple[bytes, int] | None = None
 
+    def has_topics_of(self, version: DataVersion) -> bool:
+        """Whether the topics of this edition are in the table."""
+        return self.counts and self.version == version
+
     def has_expired(self, now_ms: int) -> bool:
         """Whether the member has been silent for longer than its timeout."""
         return self.seen_ms + self.member.timeout_ms < now_ms
@@ -66,6 +70,12 @@ class BrokerName:
     def lowest_id(self) -> int | None:
         """The lowest id of the members, which acts as master if there is none."""
         return min(self.addresses, default=None)
+
+    def is_led_by(self, member: Member) -> bool:
+        """Whether a member is the master, or acts as one: the lowest of the slaves that may."""
+        if member.broker_id == MASTER_ID:
+            return True
+        return member.acting_master is not None and member.broker_id == self.lowest_id
 
     def describe(self, *, acting_master: bool, zone: str | None) -> bool:
         """Update the fields of the whole name from a registration; return whether they changed."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from firearrow.nameserver.brokers import Member
-from firearrow.nameserver.queues import Queues
+from firearrow.nameserver.queues import TopicQueues
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.version import DataVersion
 
@@ -17,7 +17,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: DataVersion
-    topics: list[tuple[str, Queues]]
+    topics: list[tuple[str, TopicQueues]]
     mappings: Mapping[str, TopicQueueMappingInfo] = {}
     filter_servers: list[str] | None = None
 
@@ -32,7 +32,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     ha_address: str | None = None
 
 
-class Registered(msgspec.Struct, frozen=True, kw_only=True):
+class RegistrationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a registration. The master's addresses are for slaves."""
 
     master_address: str | None = None
@@ -41,7 +41,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...] = ()
 
 
-class Departed(msgspec.Struct, frozen=True, kw_only=True):
+class RemovalOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of removals: removed members, broker names without members, connections to close, notices to send."""
 
     members: tuple[Member, ...] = ()

@@ -15,7 +15,7 @@ import msgspec
 
 from firearrow import fastjson
 from firearrow.nameserver.brokers import MASTER_ID, BrokerName, encode_addresses, encode_text
-from firearrow.nameserver.queues import Queues
+from firearrow.nameserver.queues import TopicQueues
 from firearrow.nameserver.routes import Routes
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 
@@ -70,14 +70,14 @@ def system_topics(routes: Routes) -> tuple[str | None, list[str]]:
     return (first.addresses[min(first.addresses)] if first else None), list(listed)
 
 
-def _is_near(routes: Routes, topic: str, name: str, queues: Queues, zone: str) -> bool:
+def _is_near(routes: Routes, topic: str, name: str, queues: TopicQueues, zone: str) -> bool:
     broker = routes.names[name]
     if MASTER_ID not in _addresses(routes, topic, broker, queues):
         return True
     return broker.zone is not None and broker.zone.lower() == zone.lower()
 
 
-def _encode_route(routes: Routes, topic: str, held: Mapping[str, Queues], *, bare: bool) -> bytes:
+def _encode_route(routes: Routes, topic: str, held: Mapping[str, TopicQueues], *, bare: bool) -> bytes:
     brokers = [routes.names[name] for name in held]
     parts = [
         b'{"brokerDatas":[',
@@ -93,14 +93,14 @@ def _encode_route(routes: Routes, topic: str, held: Mapping[str, Queues], *, bar
     return b"".join([*parts, b"}"])
 
 
-def _encode_broker(routes: Routes, topic: str, broker: BrokerName, queues: Queues, *, bare: bool) -> bytes:
+def _encode_broker(routes: Routes, topic: str, broker: BrokerName, queues: TopicQueues, *, bare: bool) -> bytes:
     addresses = _addresses(routes, topic, broker, queues)
     if addresses is broker.addresses:
         return broker.encoded(bare=bare)
     return broker.encode_with(addresses, bare=bare)
 
 
-def _addresses(routes: Routes, topic: str, broker: BrokerName, queues: Queues) -> Mapping[int, str]:
+def _addresses(routes: Routes, topic: str, broker: BrokerName, queues: TopicQueues) -> Mapping[int, str]:
     # While a broker name has no master, the member with the lowest id is shown as master. It is only readable, so a
     # topic that is still writable is left unchanged.
     if not (routes.config.support_acting_master and broker.acting_master) or MASTER_ID in broker.addresses:

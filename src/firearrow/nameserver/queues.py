@@ -2,31 +2,32 @@
 
 Two indexes over the same facts, so that no request walks over all topics:
 
-* topic -> broker name -> ``Queues`` (how many, what is allowed);
+* topic -> broker name -> ``TopicQueues`` (how many, what is allowed);
 * broker name -> its topics.
 
 Invariants: a (topic, broker name) pair is in both indexes or in neither; a topic without queues does not exist;
-``Queues`` are shared, so that 80,000 pairs with the same counts cost one object; every change drops the topic's
+``TopicQueues`` are shared, so that 80,000 pairs with the same counts cost one object; every change drops the topic's
 encoded answers. Iteration is in order of arrival, the same in every process. Java:
 ``RouteInfoManager.topicQueueTable``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from firearrow.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_SUB
-from firearrow.nameserver.answers import Answers
+from firearrow.nameserver.answers import EncodedRoutes
 
 MAX_SHARED: Final = 4096
-"""Most distinct ``Queues`` that are shared: a cluster has a few dozen, and a hostile peer must not fill the table."""
+"""Most distinct ``TopicQueues`` that are shared: a cluster has a few dozen, and a hostile peer must not fill the
+table."""
 
 
 _TAIL: Final = b',"perm":%d,"readQueueNums":%d,"topicSysFlag":%d,"writeQueueNums":%d}'
 
 
-class Queues(msgspec.Struct, frozen=True, gc=False, weakref=False):
+class TopicQueues(msgspec.Struct, frozen=True, gc=False, weakref=False):
     """The queues of one topic at one broker name. ``tail`` is the part of their JSON that names no broker."""
 
     read: int
@@ -51,26 +52,26 @@ class Queues(msgspec.Struct, frozen=True, gc=False, weakref=False):
         return bool(self.perm & PERM_WRITE)
 
 
-class TopicTable:
+class TopicIndex:
     """Topics by broker name and broker names by topic."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: EncodedRoutes) -> None:
         self._answers = answers
-        self._by_topic: dict[str, dict[str, Queues]] = {}
+        self._by_topic: dict[str, dict[str, TopicQueues]] = {}
         self._by_broker: dict[str, dict[str, None]] = {}
-        self._shared: dict[tuple[int, int, int, int], Queues] = {}
+        self._shared: dict[tuple[int, int, int, int], TopicQueues] = {}
 
-    def queues(self, read: int, write: int, perm: int, sys_flag: int) -> Queues:
-        """Return the ``Queues`` with these numbers, the same object each time."""
+    def queues(self, read: int, write: int, perm: int, sys_flag: int) -> TopicQueues:
+        """Return the ``TopicQueues`` with these numbers, the same object each time."""
         key = (read, write, perm, sys_flag)
         found = self._shared.get(key)
         if found is None:
-            found = Queues(read, write, perm, sys_flag, _TAIL % (perm, read, sys_flag, write))
+            found = TopicQueues(read, write, perm, sys_flag, _TAIL % (perm, read, sys_flag, write))
             if len(self._shared) < MAX_SHARED:
                 self._shared[key] = found
         return found
 
-    def of(self, topic: str) -> Mapping[str, Queues] | None:
+    def of(self, topic: str) -> Mapping[str, TopicQueues] | None:
         """Return the queues of a topic by broker name, or None when there are none."""
         return self._by_topic.get(topic)
 
@@ -106,7 +107,7 @@ class TopicTable:
                 found.append(topic)
         return found
 
-    def put(self, topic: str, broker: str, queues: Queues) -> None:
+    def put(self, topic: str, broker: str, queues: TopicQueues) -> None:
         """Set the queues of a topic at a broker name."""
         held = self._by_topic.get(topic)
         if held is None:
@@ -128,6 +129,11 @@ class TopicTable:
         self._forget(broker, topic)
         self._answers.drop(topic)
         return True
+
+    def keep(self, broker: str, topics: Container[str]) -> None:
+        """Drop the queues of all other topics at a broker name."""
+        for topic in [topic for topic in self.at(broker) if topic not in topics]:
+            self.remove(topic, broker)
 
     def remove_topic(self, topic: str) -> list[str]:
         """Drop a topic everywhere; return the broker names that had it."""
@@ -164,7 +170,7 @@ class TopicTable:
             self._set_perm(topic, broker, self._by_topic[topic][broker], PERM_READ | PERM_WRITE)
         return len(self._by_broker.get(broker, ()))
 
-    def _set_perm(self, topic: str, broker: str, queues: Queues, perm: int) -> None:
+    def _set_perm(self, topic: str, broker: str, queues: TopicQueues, perm: int) -> None:
         if queues.perm != perm:
             self._by_topic[topic][broker] = self.queues(queues.read, queues.write, perm, queues.sys_flag)
             self._answers.drop(topic)

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from firearrow.model.flags import PERM_WRITE
-from firearrow.nameserver.answers import Answers
+from firearrow.nameserver.answers import EncodedRoutes
 from firearrow.nameserver.brokers import MASTER_ID, BrokerName, Lease, Member
 from firearrow.nameserver.config import NameServerConfig
-from firearrow.nameserver.effects import Announcement, Departed, Notice, Registered
-from firearrow.nameserver.queues import Queues, TopicTable
+from firearrow.nameserver.effects import Announcement, Notice, RegistrationOutcome, RemovalOutcome
+from firearrow.nameserver.queues import TopicIndex, TopicQueues
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.version import DataVersion
 
@@ -35,8 +35,8 @@ class Routes:
 
     def __init__(self, config: NameServerConfig) -> None:
         self.config = config
-        self.answers = Answers()
-        self.topics = TopicTable(self.answers)
+        self.answers = EncodedRoutes()
+        self.topics = TopicIndex(self.answers)
         self.names: dict[str, BrokerName] = {}
         self.clusters: dict[str, dict[str, None]] = {}
         self.leases: dict[_Key, Lease] = {}
@@ -63,7 +63,7 @@ class Routes:
             return False
         return lease.repeats == (digest, name.edition) and lease.member == member
 
-    def renew(self, member: Member, connection: object, now_ms: int) -> Registered:
+    def renew(self, member: Member, connection: object, now_ms: int) -> RegistrationOutcome:
         """Renew the lease for a registration that ``repeats``."""
         key = (member.cluster, member.address)
         lease = self.leases[key]
@@ -73,12 +73,12 @@ class Routes:
 
     def register(
         self, member: Member, announced: Announcement, connection: object, now_ms: int, digest: bytes = b""
-    ) -> Registered | None:
+    ) -> RegistrationOutcome | None:
         """Apply a registration as a whole, or return None: an unknown member must send its whole table first."""
         name = self.names.get(member.name)
         if name is not None and self._is_overruled(name, member, announced.version):
             self.unregister([member])
-            return Registered()
+            return RegistrationOutcome()
         if (name is None or member.broker_id not in name.addresses) and len(announced.topics) == 1:
             return None
         self._evict(member)
@@ -131,26 +131,22 @@ class Routes:
 
     def _announce(self, name: BrokerName, member: Member, announced: Announcement, *, is_first: bool) -> bool:
         # Returns whether the member's topics count: a slave's do only while it acts as master.
-        is_master = member.broker_id == MASTER_ID
-        leads = member.acting_master is not None and not is_master and member.broker_id == name.lowest_id
-        if not (is_master or leads):
+        if not name.is_led_by(member):
             return False
         if self.config.delete_topic_with_broker_registration and not announced.mappings:
-            kept = {topic for topic, _ in announced.topics}
-            for topic in [topic for topic in self.topics.at(name.name) if topic not in kept]:
-                self.topics.remove(topic, name.name)
+            self.topics.keep(name.name, {topic for topic, _ in announced.topics})
         lease = self.leases.get((member.cluster, member.address))
-        rewrite = is_first or lease is None or not lease.counts or lease.version != announced.version
+        rewrite = is_first or lease is None or not lease.has_topics_of(announced.version)
+        is_read_only = name.acting_master and member.broker_id != MASTER_ID
         for topic, queues in announced.topics:
             if rewrite or not self.topics.holds(name.name, topic):
-                self.topics.put(topic, name.name, self._read_only(queues) if leads and name.acting_master else queues)
-        if rewrite:
-            for topic, mapping in announced.mappings.items():
-                self.mappings.setdefault(topic, {})[mapping.bname or name.name] = mapping
-                self.answers.drop(topic)
+                self.topics.put(topic, name.name, self._read_only(queues) if is_read_only else queues)
+        for topic, mapping in announced.mappings.items() if rewrite else ():
+            self.mappings.setdefault(topic, {})[mapping.bname or name.name] = mapping
+            self.answers.drop(topic)
         return True
 
-    def _read_only(self, queues: Queues) -> Queues:
+    def _read_only(self, queues: TopicQueues) -> TopicQueues:
         return self.topics.queues(queues.read, queues.write, queues.perm & ~PERM_WRITE, queues.sys_flag)
 
     def _lease(self, member: Member, announced: Announcement, connection: object, now_ms: int) -> bool:
@@ -170,12 +166,16 @@ class Routes:
             self.topics.touch(member.name)
         return is_new
 
-    def _answer(self, name: BrokerName, member: Member, *, is_new: bool, notices: tuple[Notice, ...]) -> Registered:
+    def _answer(
+        self, name: BrokerName, member: Member, *, is_new: bool, notices: tuple[Notice, ...]
+    ) -> RegistrationOutcome:
         master = name.addresses.get(MASTER_ID)
         lease = self.leases.get((member.cluster, master)) if master and member.broker_id != MASTER_ID else None
         if lease is None:
-            return Registered(is_new=is_new, notices=notices)
-        return Registered(master_address=master, ha_address=lease.member.ha_address, is_new=is_new, notices=notices)
+            return RegistrationOutcome(is_new=is_new, notices=notices)
+        return RegistrationOutcome(
+            master_address=master, ha_address=lease.member.ha_address, is_new=is_new, notices=notices
+        )
 
     # Staying alive, and leaving
 
@@ -190,7 +190,7 @@ class Routes:
         if lease is not None:
             lease.seen_ms = now_ms
 
-    def unregister(self, leaving: Iterable[Member]) -> Departed:
+    def unregister(self, leaving: Iterable[Member]) -> RemovalOutcome:
         """Remove members; do nothing for an unknown member."""
         gone: list[Member] = []
         names: list[str] = []
@@ -207,20 +207,20 @@ class Routes:
                 names.append(name.name)
             elif lowest in ids:
                 offline[name.name] = member.address
-        return Departed(members=tuple(gone), names=tuple(names), notices=self._offline_notices(offline))
+        return RemovalOutcome(members=tuple(gone), names=tuple(names), notices=self._offline_notices(offline))
 
-    def expire(self, now_ms: int) -> Departed:
+    def expire(self, now_ms: int) -> RemovalOutcome:
         """Remove every member whose lease has expired; return the connections to close."""
         silent = [lease for lease in self.leases.values() if lease.has_expired(now_ms)]
         departed = self.unregister([lease.member for lease in silent])
         connections = dict.fromkeys(lease.connection for lease in silent)
         return msgspec.structs.replace(departed, connections=tuple(connections))
 
-    def disconnected(self, connection: object) -> Departed:
+    def disconnected(self, connection: object) -> RemovalOutcome:
         """Remove every member that registered over a connection that has ended."""
         keys = self._by_connection.get(connection)
         if keys is None:
-            return Departed()
+            return RemovalOutcome()
         return self.unregister([self.leases[key].member for key in keys])
 
     def _vacate(self, name: BrokerName, ids: Iterable[int]) -> bool:
@@ -274,7 +274,7 @@ class Routes:
 
     # Topics
 
-    def add_topic(self, topic: str, held: Mapping[str, Queues]) -> bool:
+    def add_topic(self, topic: str, held: Mapping[str, TopicQueues]) -> bool:
         """Set a topic's queues at known broker names; refuse all of them if one is unknown."""
         if any(name not in self.names for name in held):
             return False

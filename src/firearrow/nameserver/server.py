@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 from random import SystemRandom
 from typing import Final, cast
 
-from firearrow.access.access import Access, access_of, open_to_all
+from firearrow.access.access import AccessControl, access_of, open_to_all
 from firearrow.access.plain.access import PlainAccess
 from firearrow.access.settings import AccessConfig, inner_signer
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.changes import Changes, decode_changes, encode_changes, overlay
 from firearrow.nameserver.config import NameServerConfig
-from firearrow.nameserver.effects import Departed, Notice
+from firearrow.nameserver.effects import Notice, RemovalOutcome
 from firearrow.nameserver.handlers.lookup import LookupHandlers
 from firearrow.nameserver.handlers.membership import MembershipHandlers
 from firearrow.nameserver.handlers.operation import OperationHandlers
@@ -35,11 +35,12 @@ from firearrow.remoting.turns import Turns
 from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.clock import Clock, SystemClock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
 from firearrow.runtime.tls_network import TlsNetwork
 from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode
+from firearrow.runtime.turn import TurnBudgets
 
 MAX_CHANGES_BYTES: Final = 64 * 1024
 
@@ -77,7 +78,7 @@ class NameServer:
         """
         self._base = config
         self._routes = Routes(config)
-        self._texts: Stored[KvConfig] = Stored(
+        self._texts: StoredValue[KvConfig] = StoredValue(
             disk,
             config.kv_config_path,
             KvConfig(),
@@ -86,7 +87,7 @@ class NameServer:
             limit_bytes=MAX_BYTES,
             on_change=self._reconfigure,
         )
-        self._changes: Stored[Changes] = Stored(
+        self._changes: StoredValue[Changes] = StoredValue(
             disk,
             config.config_store_path,
             {},
@@ -150,7 +151,7 @@ class NameServer:
             tls=self._certificates.server,
             tls_mode=self._tls_mode,
             on_disconnect=self._disconnected,
-            turns=Turns(self._cpu_ns),
+            turns=Turns(TurnBudgets(self._cpu_ns)),
         )
         self._certificates.on_change.append(lambda: server.renew(self._certificates.server))
         metrics = NameServerMetrics(self._operation, self._routes, server)
@@ -188,7 +189,7 @@ class NameServer:
         OperationHandlers(self._routes, self._texts, self._changes).add_to(handlers)
         return handlers
 
-    async def _guarded(self) -> tuple[Handlers, Access | PlainAccess | None]:
+    async def _guarded(self) -> tuple[Handlers, AccessControl | PlainAccess | None]:
         """Return the handlers as requests reach them: behind the guard, if access is on."""
         handlers = self._handlers()
         if open_to_all(self._access, "name server", self._base.bind_address):
@@ -216,7 +217,7 @@ class NameServer:
             await asyncio.sleep(self._routes.config.scan_not_active_broker_interval / 1000)
             self._departed(self._routes.expire(elapsed_ms()), "it was silent for too long")
 
-    def _departed(self, departed: Departed, why: str) -> None:
+    def _departed(self, departed: RemovalOutcome, why: str) -> None:
         for member in departed.members:
             extra = {"broker": member.name, "id": member.broker_id, "at": member.address, "why": why}
             log.warning("broker %s (id %d) at %s is removed: %s", *extra.values(), extra=extra)

@@ -1,4 +1,6 @@
-"""Decodes the fields of a compact header into a struct, in three ways with equal results.
+"""Reads compact headers (``header_compact`` says their layout): every length is checked before it is used.
+
+Fields are decoded into a struct in three ways with equal results.
 
 *By shape.* Requests of one client have different values of mostly equal sizes, so two headers of equal size mostly have
 their keys and values at the same positions. A shape holds a mask, the bytes that keys and sizes must have under the
@@ -20,13 +22,20 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from firearrow.errors import BadHeader
+from firearrow.model.versions import LanguageCode
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import BadFields, Heading
+from firearrow.protocol.command import FIELDS_MAX, BadFields, Heading, too_many_fields
 from firearrow.protocol.conversation import Fields
-from firearrow.protocol.header_compact import KEY_SIZE, VALUE_SIZE, read_fields, read_heading
+from firearrow.protocol.header_compact import FIXED, KEY_SIZE, VALUE_SIZE
 from firearrow.protocol.layout import FieldLayout, from_text, layout
 
 F = TypeVar("F", bound=Fields)
+
+_KEY_BYTES: Final = KEY_SIZE.size
+_VALUE_BYTES: Final = VALUE_SIZE.size
+_LANGUAGES: Final = {code.value: code.name for code in LanguageCode}
+_LEAST: Final = FIXED.size + VALUE_SIZE.size
 
 SHAPES_MAX: Final = 128
 """The most shapes for one struct."""
@@ -37,6 +46,56 @@ SHAPE_SIZE_MAX: Final = 1024
 SIGHTINGS_TO_LEARN: Final = 4
 BUILDERS_MAX: Final = 16
 """The most builders for one struct, one for each set and order of fields from clients; compiling one takes 1 ms."""
+
+
+def read_heading(header: bytes) -> tuple[Heading[Any], int]:
+    """Read everything but the fields; return the heading and where the fields begin. They end where the header ends."""
+    if len(header) < _LEAST:
+        raise BadHeader(f"a compact header has at least {_LEAST} bytes, this one {len(header)}")
+    code, language, version, opaque, flag, remark_size = FIXED.unpack_from(header)
+    heading: Heading[Any] = Heading(code, flag, opaque, version, _LANGUAGES.get(language, "OTHER"))
+    fields_at = _LEAST
+    if remark_size:
+        fields_at += remark_size
+        if remark_size < 0 or fields_at > len(header):
+            raise BadFields(heading, f"a remark of {remark_size} bytes does not fit into the header")
+        heading.remark = _text(heading, header[FIXED.size : fields_at - VALUE_SIZE.size])
+    (size,) = VALUE_SIZE.unpack_from(header, fields_at - VALUE_SIZE.size)
+    if size != len(header) - fields_at:
+        raise BadFields(heading, f"{size} bytes of fields are announced and {len(header) - fields_at} are there")
+    return heading, fields_at
+
+
+def read_fields(heading: Heading[Any], header: bytes, at: int) -> dict[str, str]:
+    """Read the fields as text. As in Java the last of several equal keys wins and an empty value counts as absent."""
+    ext: dict[str, str] = {}
+    end, left = len(header), FIELDS_MAX
+    key_size, value_size = KEY_SIZE.unpack_from, VALUE_SIZE.unpack_from
+    try:
+        while at < end:
+            # No calls of our own in this loop: it is the slowest thing that a peer without keys reaches.
+            (size,) = key_size(header, at)
+            value_at = at + _KEY_BYTES + size
+            (length,) = value_size(header, value_at)
+            at = value_at + _VALUE_BYTES + length
+            if size < 0 or length < 0 or at > end:
+                raise BadFields(heading, f"a field of {size} and {length} bytes does not fit into the header")
+            ext[header[value_at - size : value_at].decode()] = header[at - length : at].decode()
+            left -= 1
+            if left < 0:
+                raise too_many_fields(heading)
+    except struct.error:
+        raise BadFields(heading, "the fields end in the middle of a size") from None
+    except UnicodeDecodeError as error:
+        raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
+    return ext
+
+
+def _text(heading: Heading[Any], data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
 
 
 class CompactDecoder(Generic[F]):

@@ -38,8 +38,8 @@ import msgspec
 from firearrow.errors import BadHeader, BrokenInvariant, Overloaded, ProtocolError
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, Encoding, Heading, LenientHeading
-from firearrow.protocol.conversation import Empty, Fields, Request
-from firearrow.protocol.frame import PREFIX_SIZE, Frame, FrameLimits, FrameSplitter
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Request
+from firearrow.protocol.frame import PREFIX_SIZE, FrameLimits, FrameSplitter
 from firearrow.protocol.header_json import REFUSALS
 from firearrow.protocol.refusal import Refused, unsupported
 from firearrow.protocol.sends import BEGINNINGS, WORTH_IT, SendReader, SendsArrived, SendShapes
@@ -107,7 +107,7 @@ class RequestDeclined(msgspec.Struct):
     refusal: Refused
 
 
-class Outstanding(msgspec.Struct):
+class OutstandingRequest(msgspec.Struct):
     """A request of ours that waits for its answer. ``context`` is returned to the caller unchanged."""
 
     opaque: int
@@ -122,7 +122,7 @@ class AnswerArrived(msgspec.Struct):
     ``fault`` is set when the peer claims success but its fields are not those of the expected answer.
     """
 
-    asked: Outstanding
+    asked: OutstandingRequest
     heading: Heading[Any]
     answer: Fields | None
     body: bytes
@@ -178,14 +178,14 @@ class Connection:
         self._whole_below = min(limits.frame_max, limits.header_max)
         self._encoding = encoding
         self._outstanding_max = outstanding_max
-        self._outstanding: dict[int, Outstanding] = {}
+        self._outstanding: dict[int, OutstandingRequest] = {}
         self._earliest = _NEVER
         self._next_opaque = 0
         self.to_send: list[Buffer] = []
         """The bytes to write next, in order."""
         self.is_ended = self._is_closed = False
         self.late_answers = 0
-        self._likely: type[Fields] = Empty
+        self._likely: type[Fields] = EmptyAnswer
 
     @property
     def outstanding(self) -> int:
@@ -194,37 +194,24 @@ class Connection:
 
     # Receiving
 
-    def receive_data(self, data: bytes) -> list[Event]:
-        """Take bytes from the network; return their events, in order."""
-        if self.is_ended:
-            return []
+    def receive_data(self, data: bytes, splitter: FrameSplitter | None = None) -> list[Event]:
+        """Take bytes from the network; return their events, in order. ``splitter`` is for whole frames of before."""
         events: list[Event] = []
-        splitter = self._splitter
-        if (
-            self._sends is not None
-            and self.learns
-            and data.startswith(BEGINNINGS, PREFIX_SIZE)
-            and len(data) >= WORTH_IT * int.from_bytes(data[:4])
-            and not self.kept
-            and len(data) <= self._whole_below
-        ):
-            sends, data = self._sends.read(data)
-            events += sends
-        self._understand_all(splitter.feed(data), events)
-        self.kept = splitter.kept
-        if splitter.fault is not None and not self.is_ended:
-            events.append(self._break(splitter.fault))
-        return events
-
-    def one_by_one(self, sends: SendsArrived) -> list[Event]:
-        """Return a `RequestArrived` for each of these sends."""
-        events: list[Event] = []
-        self._understand_all(FrameSplitter().feed(sends.data), events)
-        return events
-
-    def _understand_all(self, frames: list[Frame], events: list[Event]) -> None:
-        """Add the events of frames, until a frame breaks the stream."""
-        for encoding, header, body in frames:
+        if splitter is None:
+            splitter = self._splitter
+            if self.is_ended:
+                return events
+            if (
+                self._sends is not None
+                and self.learns
+                and data.startswith(BEGINNINGS, PREFIX_SIZE)
+                and len(data) >= WORTH_IT * int.from_bytes(data[:4])
+                and not self.kept
+                and len(data) <= self._whole_below
+            ):
+                sends, data = self._sends.read(data)
+                events += sends
+        for encoding, header, body in splitter.feed(data):
             try:
                 # With calls in flight the next frame is most likely an answer; without, it is a request.
                 heading = None if self._outstanding else self._decode_request(encoding, header, self.learns)
@@ -238,9 +225,17 @@ class Connection:
                 event = self._drop_or_decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
             except BadHeader as error:
                 events.append(self._break(error))
-                return
+                break
             if event is not None:
                 events.append(event)
+        self.kept = self._splitter.kept
+        if splitter.fault is not None and not self.is_ended:
+            events.append(self._break(splitter.fault))
+        return events
+
+    def one_by_one(self, sends: SendsArrived) -> list[Event]:
+        """Return a `RequestArrived` for each of these sends."""
+        return self.receive_data(sends.data, FrameSplitter())
 
     def _understand(self, encoding: int, header: bytes, body: bytes) -> Event | None:
         if self._outstanding:
@@ -376,7 +371,7 @@ class Connection:
             raise Overloaded(f"{self._outstanding_max} requests already wait for an answer on this connection")
         opaque = self._take_opaque()
         self._send_request(request, opaque, body, extra, oneway=False)
-        self._outstanding[opaque] = Outstanding(opaque, request, deadline, context)
+        self._outstanding[opaque] = OutstandingRequest(opaque, request, deadline, context)
         self._earliest = min(self._earliest, deadline)
         return opaque
 
@@ -431,7 +426,7 @@ class Connection:
         """Stop waiting for an answer; if it still comes, it counts as late."""
         self._outstanding.pop(opaque, None)
 
-    def expire(self, now: float) -> list[Outstanding]:
+    def expire(self, now: float) -> list[OutstandingRequest]:
         """Remove and return the requests whose deadline has passed. Cheap while there is none."""
         if now < self._earliest:
             return []
@@ -441,7 +436,7 @@ class Connection:
         self._earliest = min((asked.deadline for asked in self._outstanding.values()), default=_NEVER)
         return expired
 
-    def closed(self) -> list[Outstanding]:
+    def closed(self) -> list[OutstandingRequest]:
         """Note that the stream has ended; remove and return every request that still waited."""
         self.is_ended = self._is_closed = True
         self.to_send.clear()

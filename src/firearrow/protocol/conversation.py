@@ -59,7 +59,7 @@ def _bounded(kind: Any) -> Any:  # noqa: ANN401 - an annotation may be anything
     return kind
 
 
-class Empty(Fields, frozen=True, kw_only=True, gc=False):
+class EmptyAnswer(Fields, frozen=True, kw_only=True, gc=False):
     """An answer without fields."""
 
 

@@ -14,7 +14,7 @@ import struct
 from typing import Final, NamedTuple
 
 from firearrow.errors import BadFrame
-from firearrow.model.epochs import EpochEntry, Epochs
+from firearrow.model.epochs import Epoch, Epochs
 
 MAGIC: Final = 0x46414841
 HELLO: Final = struct.Struct(">iiiq")
@@ -72,6 +72,6 @@ def decode_welcome(data: bytes) -> Welcome | None:
         return None
     entries = ENTRY.iter_unpack(data[HEAD.size : HEAD.size + count * ENTRY.size])
     try:
-        return Welcome(epoch, end, Epochs(tuple(EpochEntry(*entry) for entry in entries)))
+        return Welcome(epoch, end, Epochs(tuple(Epoch(*entry) for entry in entries)))
     except ValueError as error:
         raise BadFrame(f"the master tells a history that cannot be: {error}") from error

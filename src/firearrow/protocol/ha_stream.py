@@ -16,7 +16,7 @@ master, whatever the two lengths are. It begins with `FROM_FIRST_BYTE`, and the 
     slave to master    report FROM_FIRST_BYTE
     master to slave    heartbeat ASKS, heartbeat: the first offset of the master's log
     slave to master    six numbers of 8 bytes: CLAIM and a `Claim`
-    master to slave    heartbeat: a `Verdict`
+    master to slave    heartbeat: a `ClaimVerdict`
     slave to master    its first report
 
 A slave that hears nothing, as from Apache's master, goes on as Apache's slaves do. A master of ours that is older than
@@ -45,7 +45,7 @@ ASKS: Final = int.from_bytes(b"compare?")
 _NUMBERS: Final = struct.Struct(">6q")
 
 
-class Span(NamedTuple):
+class LogSpan(NamedTuple):
     """Bytes of the log from an offset on; a heartbeat has no bytes."""
 
     offset: int
@@ -71,7 +71,7 @@ def packets(offset: int, data: bytes, batch: int) -> Iterator[Buffer]:
         yield span
 
 
-def joined(spans: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
+def joined(spans: Iterable[LogSpan]) -> Iterator[tuple[int, bytes]]:
     """Yield the bytes of spans, those that follow each other in one piece; heartbeats have none."""
     parts: list[Buffer] = []
     start = end = 0
@@ -113,9 +113,9 @@ class Spans:
         self._offset = 0
         self._left = 0
 
-    def feed(self, data: bytes) -> list[Span]:
+    def feed(self, data: bytes) -> list[LogSpan]:
         """Return the spans, or parts of spans, in ``data``; raise `BadFrame` when a header cannot be right."""
-        found: list[Span] = []
+        found: list[LogSpan] = []
         view, at = memoryview(data), 0
         while at < len(data):
             if not self._left:
@@ -127,13 +127,13 @@ class Spans:
                 self._begin(head, found)
                 continue
             part = view[at : at + self._left]
-            found.append(Span(self._offset, part))
+            found.append(LogSpan(self._offset, part))
             at += len(part)
             self._offset += len(part)
             self._left -= len(part)
         return found
 
-    def _begin(self, head: bytes, found: list[Span]) -> None:
+    def _begin(self, head: bytes, found: list[LogSpan]) -> None:
         offset, size = HEADER.unpack(head)
         if offset < 0 or not 0 <= size <= LARGEST_SPAN:
             raise BadFrame(
@@ -142,10 +142,10 @@ class Spans:
             )
         self._head, self._offset, self._left = b"", offset, size
         if not size:
-            found.append(Span(offset, b""))
+            found.append(LogSpan(offset, b""))
 
 
-class Verdict(IntEnum):
+class ClaimVerdict(IntEnum):
     """The master's answer to a claim."""
 
     AGREES = int.from_bytes(b"it agree")
@@ -173,7 +173,7 @@ def encode_claim(claim: Claim) -> bytes:
     return _NUMBERS.pack(CLAIM, claim.identity, claim.first, claim.start, claim.end, claim.digest)
 
 
-class Opening(Struct, frozen=True):
+class SlaveOpening(Struct, frozen=True):
     """The meaning of the first bytes of a slave."""
 
     asks: bool = False
@@ -185,18 +185,18 @@ class Opening(Struct, frozen=True):
     claim: Claim | None = None
 
 
-def decode_opening(data: bytes) -> Opening:
+def decode_opening(data: bytes) -> SlaveOpening:
     """Return what a slave has said so far."""
     words = [number for (number,) in REPORT.iter_unpack(data[: len(data) - len(data) % REPORT.size])]
     if not words:
-        return Opening()
+        return SlaveOpening()
     if words[0] != FROM_FIRST_BYTE:
-        return Opening(is_plain=True)
+        return SlaveOpening(is_plain=True)
     if len(words) == 1:
-        return Opening(asks=True)
+        return SlaveOpening(asks=True)
     if words[1] != CLAIM:
-        return Opening(asks=True, is_plain=True, skips=words[1] > 0)
+        return SlaveOpening(asks=True, is_plain=True, skips=words[1] > 0)
     if len(data) < REPORT.size + _NUMBERS.size:
-        return Opening(asks=True)
+        return SlaveOpening(asks=True)
     _, identity, first, start, end, digest = _NUMBERS.unpack_from(data, REPORT.size)
-    return Opening(asks=True, claim=Claim(identity, first, start, end, digest))
+    return SlaveOpening(asks=True, claim=Claim(identity, first, start, end, digest))

@@ -11,26 +11,20 @@ A value of no bytes reads as null, as in Java, so an optional empty string does 
 empty. A code above 32767 does not fit: Java sends its low 16 bits, and Java's servers refuse the code that arrives.
 ``narrow_code`` returns that number; the catalogue, which knows all codes, maps it back.
 
-This module reads and writes; ``compact_decoder`` turns the fields into structs. Every length is checked before it is
-used. The encoder of a struct is generated: one bytes template for all fields, filled by one ``%`` operation in C.
+This module writes; ``compact_decoder`` reads. The encoder of a struct is generated: one bytes template for all fields,
+filled by one ``%`` operation in C.
 """
 
 import struct
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from firearrow.errors import BadHeader
-from firearrow.model.versions import LanguageCode
 from firearrow.protocol.codegen import compile_function
 from firearrow.protocol.command import (
-    FIELDS_MAX,
     OUR_LANGUAGE,
     OUR_VERSION,
-    BadFields,
     Encoding,
     HeaderEncoder,
-    Heading,
-    too_many_fields,
 )
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix
@@ -38,68 +32,14 @@ from firearrow.protocol.layout import FieldLayout, ordered
 
 F = TypeVar("F", bound=Fields)
 
-_FIXED: Final = struct.Struct(">hbhiii")
+FIXED: Final = struct.Struct(">hbhiii")
 VALUE_SIZE: Final = struct.Struct(">i")
 KEY_SIZE: Final = struct.Struct(">h")
-_KEY_BYTES: Final = KEY_SIZE.size
-_VALUE_BYTES: Final = VALUE_SIZE.size
-_LANGUAGES: Final = {code.value: code.name for code in LanguageCode}
-_LEAST: Final = _FIXED.size + VALUE_SIZE.size
 
 
 def narrow_code(code: int) -> int:
     """Return the signed 16-bit number that carries a code in this encoding."""
     return (code + 0x8000 & 0xFFFF) - 0x8000
-
-
-def read_heading(header: bytes) -> tuple[Heading[Any], int]:
-    """Read everything but the fields; return the heading and where the fields begin. They end where the header ends."""
-    if len(header) < _LEAST:
-        raise BadHeader(f"a compact header has at least {_LEAST} bytes, this one {len(header)}")
-    code, language, version, opaque, flag, remark_size = _FIXED.unpack_from(header)
-    heading: Heading[Any] = Heading(code, flag, opaque, version, _LANGUAGES.get(language, "OTHER"))
-    fields_at = _LEAST
-    if remark_size:
-        fields_at += remark_size
-        if remark_size < 0 or fields_at > len(header):
-            raise BadFields(heading, f"a remark of {remark_size} bytes does not fit into the header")
-        heading.remark = _text(heading, header[_FIXED.size : fields_at - VALUE_SIZE.size])
-    (size,) = VALUE_SIZE.unpack_from(header, fields_at - VALUE_SIZE.size)
-    if size != len(header) - fields_at:
-        raise BadFields(heading, f"{size} bytes of fields are announced and {len(header) - fields_at} are there")
-    return heading, fields_at
-
-
-def read_fields(heading: Heading[Any], header: bytes, at: int) -> dict[str, str]:
-    """Read the fields as text. As in Java the last of several equal keys wins and an empty value counts as absent."""
-    ext: dict[str, str] = {}
-    end, left = len(header), FIELDS_MAX
-    key_size, value_size = KEY_SIZE.unpack_from, VALUE_SIZE.unpack_from
-    try:
-        while at < end:
-            # No calls of our own in this loop: it is the slowest thing that a peer without keys reaches.
-            (size,) = key_size(header, at)
-            value_at = at + _KEY_BYTES + size
-            (length,) = value_size(header, value_at)
-            at = value_at + _VALUE_BYTES + length
-            if size < 0 or length < 0 or at > end:
-                raise BadFields(heading, f"a field of {size} and {length} bytes does not fit into the header")
-            ext[header[value_at - size : value_at].decode()] = header[at - length : at].decode()
-            left -= 1
-            if left < 0:
-                raise too_many_fields(heading)
-    except struct.error:
-        raise BadFields(heading, "the fields end in the middle of a size") from None
-    except UnicodeDecodeError as error:
-        raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
-    return ext
-
-
-def _text(heading: Heading[Any], data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
 
 
 _HEAD: Final = struct.Struct(">IIhbhiiii")
@@ -181,7 +121,7 @@ def _sized(text: bytes) -> bytes:
 def _head(fields_size: int, code: int, flag: int, opaque: int, remark: str | None, body_size: int) -> bytes:
     text = b"" if remark is None else remark.encode()
     size = _HEAD_SIZE + len(text) + fields_size
-    fixed = _FIXED.pack(narrow_code(code), OUR_LANGUAGE, OUR_VERSION, opaque, flag, len(text))
+    fixed = FIXED.pack(narrow_code(code), OUR_LANGUAGE, OUR_VERSION, opaque, flag, len(text))
     return prefix(Encoding.COMPACT, size, body_size) + fixed + text + VALUE_SIZE.pack(fields_size)
 
 

@@ -142,13 +142,13 @@ class JsonDecoder(Generic[F]):
 _NO_FIELDS: Final = msgspec.Raw(b"{}")
 
 
-class _Opened(Heading[Any], gc=False):
+class _OpenedHeading(Heading[Any], gc=False):
     """A heading whose fields stay undecoded. (Not ``Raw | None``: msgspec decodes that as None only.)"""
 
     request: msgspec.Raw = msgspec.field(name="extFields", default=_NO_FIELDS)
 
 
-_open: Final = msgspec.json.Decoder(_Opened, strict=False).decode
+_open: Final = msgspec.json.Decoder(_OpenedHeading, strict=False).decode
 
 
 def read_heading(header: bytes) -> tuple[Heading[Any], msgspec.Raw]:

@@ -19,6 +19,8 @@ from typing import Any, Final, TypeVar
 from firearrow.protocol import header_compact, header_json
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, Encoding, HeaderEncoder, Heading
 from firearrow.protocol.compact_decoder import CompactDecoder
+from firearrow.protocol.compact_decoder import read_fields as read_compact_texts
+from firearrow.protocol.compact_decoder import read_heading as read_compact_heading
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.header_json import REFUSALS, UNCOUNTED_BYTES, JsonDecoder
 from firearrow.protocol.layout import to_text
@@ -46,7 +48,7 @@ class Catalogue:
     def decode_request(self, encoding: int, header: bytes, learns: bool = True) -> Heading[Any]:
         """Decode a header into a typed request, or raise ``BadHeader``; with ``learns`` its shape may be kept."""
         if encoding:
-            compact, fields_at = header_compact.read_heading(header)
+            compact, fields_at = read_compact_heading(header)
             decode = self._from_fields.get(compact.code)
             if decode is None or compact.flag & ANSWER_FLAG:
                 return self._from_new_compact(compact, header, fields_at, learns)
@@ -128,7 +130,7 @@ def decode_request(encoding: int, header: bytes) -> Heading[Any]:
 
 def read_heading(encoding: int, header: bytes) -> tuple[Heading[Any], Any]:
     """Read the values that every command carries; the second value is only for ``read_fields``."""
-    return header_compact.read_heading(header) if encoding else header_json.read_heading(header)
+    return read_compact_heading(header) if encoding else header_json.read_heading(header)
 
 
 def read_fields(encoding: int, heading: Heading[Any], header: bytes, rest: Any, fields: type[F]) -> F:  # noqa: ANN401
@@ -141,8 +143,8 @@ def read_fields(encoding: int, heading: Heading[Any], header: bytes, rest: Any, 
 def ext_fields(encoding: int, header: bytes) -> dict[str, str]:
     """Return the fields of a header as text, for checking signatures and for forwarding unchanged."""
     if encoding:
-        heading, fields_at = header_compact.read_heading(header)
-        return header_compact.read_fields(heading, header, fields_at)
+        heading, fields_at = read_compact_heading(header)
+        return read_compact_texts(heading, header, fields_at)
     return header_json.read_texts(header)
 
 

@@ -39,7 +39,7 @@ def _json_beginning(code: int) -> bytes:
     return b'{"code":%d,' % code
 
 
-class Shed(NamedTuple):
+class ShedFrames(NamedTuple):
     """Frames after shedding: encoded refusals, the number of refused requests, and the bytes of all other frames."""
 
     answers: list[bytes]
@@ -60,7 +60,7 @@ class Refusals:
         assert found is not None, "an answer has an opaque"
         self._json_before, self._json_after = header[: found.start(1)], header[found.end(1) :]
 
-    def shed(self, data: bytes) -> Shed:
+    def shed(self, data: bytes) -> ShedFrames:
         """Refuse the requests with these codes among the frames in ``data``."""
         at, size, count, codes = 0, len(data), 0, self._codes
         answers: list[bytes] = []
@@ -82,7 +82,7 @@ class Refusals:
                 answers.append(answer)
                 count += 1
             at = end
-        return Shed(answers, count, b"".join([*kept, data[at:]]))
+        return ShedFrames(answers, count, b"".join([*kept, data[at:]]))
 
     def _to_json(self, data: bytes, at: int, end: int) -> bytes | None:
         """The answer to a request with a JSON header: empty for a one-way request, None when it must be decoded."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from firearrow.quotas.throttle import Throttle
-from firearrow.remoting.per_address import PerAddress
+from firearrow.remoting.endpoint import AddressCounts
 from firearrow.telemetry.metrics import Family
 
 PER_ADDRESS = (("quota", "address"), ("measure", "connections"))
@@ -12,7 +12,7 @@ PER_ADDRESS = (("quota", "address"), ("measure", "connections"))
 class QuotaMetrics:
     """The metrics of quotas: refusals since the start, and the limits in force."""
 
-    def __init__(self, throttle: Throttle, per_address: PerAddress) -> None:
+    def __init__(self, throttle: Throttle, per_address: AddressCounts) -> None:
         self._throttle = throttle
         self._per_address = per_address
 

@@ -16,7 +16,7 @@ RATE_MAX: Final = 10**12
 RATE_DIGITS_MAX: Final = len(str(RATE_MAX))
 
 
-class Kind(StrEnum):
+class QuotaKind(StrEnum):
     """The kind of a name that has a quota."""
 
     USER = "user"
@@ -35,7 +35,7 @@ class Measure(StrEnum):
 class Limit(NamedTuple):
     """Limits of a kind in a measure, a second: for names in ``named`` their own, for others ``default``; 0: none."""
 
-    kind: Kind
+    kind: QuotaKind
     measure: Measure
     default: int
     named: Mapping[str, int]
@@ -85,7 +85,7 @@ class QuotaConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         """Return the limits that are not zero for everybody; raise ``SettingsError`` for bad overrides."""
         named = _read(self.quota_overrides)
         found = []
-        for kind in Kind:
+        for kind in QuotaKind:
             for measure in Measure:
                 limit = Limit(kind, measure, getattr(self, f"quota_{kind}_{measure}"), named[kind, measure])
                 if limit.default or any(limit.named.values()):
@@ -93,18 +93,18 @@ class QuotaConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         return tuple(found)
 
 
-Named = dict[tuple[Kind, Measure], dict[str, int]]
+Named = dict[tuple[QuotaKind, Measure], dict[str, int]]
 
 
 def _read(text: str) -> Named:
-    named: Named = {(kind, measure): {} for kind in Kind for measure in Measure}
+    named: Named = {(kind, measure): {} for kind in QuotaKind for measure in Measure}
     for kind, measure, name, rate in _items(text):
         named[kind, measure][name] = rate
     return named
 
 
-def _items(text: str) -> Iterator[tuple[Kind, Measure, str, int]]:
-    words = {f"{kind}{measure.capitalize()}": (kind, measure) for kind in Kind for measure in Measure}
+def _items(text: str) -> Iterator[tuple[QuotaKind, Measure, str, int]]:
+    words = {f"{kind}{measure.capitalize()}": (kind, measure) for kind in QuotaKind for measure in Measure}
     for item in filter(None, map(str.strip, text.split(","))):
         left, _, rate = item.rpartition("=")
         word, _, name = left.partition(":")

@@ -10,12 +10,12 @@ refused and counts for none. The refusal is Apache's flow-control answer (SYSTEM
 long to wait, in words and as a field. Stock clients do not read the field: their requests are held back for a while
 first, and refused only if that was not enough (`held`).
 
-With no limit set a request costs one look at ``is_on``.
+With no limit set requests do not pass here, and many sends at once cost a look at ``is_on``.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -37,7 +37,7 @@ from firearrow.protocol.sends import SendsArrived
 from firearrow.quotas.bucket import Bucket
 from firearrow.quotas.bucket_table import Buckets
 from firearrow.quotas.held import HeldRequest, HeldRequests, order_of
-from firearrow.quotas.settings import Kind, Measure, QuotaConfig
+from firearrow.quotas.settings import Measure, QuotaConfig, QuotaKind
 from firearrow.remoting.handlers import Answer, Call, Charge, Creditor, Handler, Handlers, Later, ManySends, Peer
 
 SENDS: Final[tuple[type[Request[Any]], ...]] = (SendMessage, SendMessageV2, SendBatchMessage)
@@ -83,18 +83,19 @@ class Throttle:
     def __init__(self, user_of: Callable[[], str | None], client_of: Callable[[Peer], str | None]) -> None:
         self._user_of = user_of
         self._client_of = client_of
-        self._name_of: Final[dict[Kind, NameOf]] = {
-            Kind.USER: self._user,
-            Kind.CLIENT: self._client,
-            Kind.TOPIC: _topic,
-            Kind.GROUP: _group,
+        self._name_of: Final[dict[QuotaKind, NameOf]] = {
+            QuotaKind.USER: self._user,
+            QuotaKind.CLIENT: self._client,
+            QuotaKind.TOPIC: _topic,
+            QuotaKind.GROUP: _group,
         }
         self._counts: list[tuple[NameOf, Buckets]] = []
-        self.throttled: Final = {(kind, measure): 0 for kind in Kind for measure in Measure}
+        self.throttled: Final = {(kind, measure): 0 for kind in QuotaKind for measure in Measure}
         """The number of refused requests, by the quota that was used up."""
         self.held: Final = HeldRequests()
         self.is_on = False
         """Whether there is a limit at all."""
+        self._in_front: list[tuple[Handlers, int, Handler, Handler]] = []
 
     def configure(self, config: QuotaConfig) -> None:
         """Use these limits from now on; everybody begins with a full bucket where a limit has changed."""
@@ -106,6 +107,7 @@ class Throttle:
         has_changed = [buckets.limit for _, buckets in counts] != [buckets.limit for buckets in before]
         self._counts = counts
         self.is_on = bool(counts)
+        self._switch()
         if has_changed:
             self.held.let_go()
 
@@ -116,20 +118,20 @@ class Throttle:
         behind = handlers.without(())
         for code in (int(kind.code) for kind in COUNTED):
             if code in handlers.by_code:
-                behind.by_code[code] = self._in_front_of(handlers.by_code[code])
+                handler = handlers.by_code[code]
+                self._in_front.append((behind, code, handler, partial(self._count, handler)))
+        self._switch()
         many = handlers.many_sends
         if many is not None:
             behind.many_sends = lambda sends, peer: self._many(sends, peer, many) if self.is_on else many(sends, peer)
         return behind
 
-    def _in_front_of(self, handler: Handler) -> Handler:
-        @wraps(handler)
-        def handle(request: Request[Any], call: Call) -> Answer | Later | None:
-            return self._count(request, call, handler) if self.is_on else handler(request, call)
+    def _switch(self) -> None:
+        """Have requests counted before their handlers while there is a limit."""
+        for behind, code, handler, counting in self._in_front:
+            behind.swap(code, *((handler, counting) if self.is_on else (counting, handler)))
 
-        return handle
-
-    def _count(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
+    def _count(self, handler: Handler, request: Request[Any], call: Call) -> Answer | Later | None:
         """Call the handler if the request may pass; hold it back or raise ``Refused`` when it may not."""
         costs = self._costs(request, call.peer, len(call.asked.header) + len(call.asked.body), 1)
         if not costs:
@@ -163,7 +165,7 @@ class Throttle:
             name = name_of(request, peer)
             if name is not None and len(name) > NAME_LENGTH_MAX:
                 name = LONG_NAMES
-            owner = (self._user_of() or "") if buckets.limit.kind is Kind.CLIENT else ""
+            owner = (self._user_of() or "") if buckets.limit.kind is QuotaKind.CLIENT else ""
             bucket = None if name is None else buckets.of(name, now, owner)
             if name is not None and bucket is not None:
                 costs.append(_Cost(bucket, size if buckets.limit.measure is Measure.BYTES else count, buckets, name))

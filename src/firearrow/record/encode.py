@@ -15,6 +15,7 @@ from msgspec import Struct
 from firearrow.errors import IllegalMessage
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
+from firearrow.record.decode import RecordHead
 from firearrow.record.hosts import V4_SIZE, HostBytes
 from firearrow.record.layout import (
     CRC_MASK,
@@ -50,6 +51,33 @@ class Draft(Struct, frozen=True, gc=False):
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: PhysicalOffset = PhysicalOffset(0)
+
+    @classmethod
+    def of(
+        cls,
+        head: RecordHead,
+        record: Buffer,
+        topic: str,
+        queue_id: int,
+        properties: StoredProperties,
+        *,
+        sys_flag: int | None = None,
+        prepared: int = 0,
+    ) -> "Draft":
+        """The draft of a record's message for another queue, with other properties."""
+        return cls(
+            topic,
+            queue_id,
+            head.body(record),
+            properties,
+            head.born_timestamp,
+            head.born_host,
+            head.store_host,
+            head.flag,
+            head.sys_flag if sys_flag is None else sys_flag,
+            head.reconsume_times,
+            PhysicalOffset(prepared),
+        )
 
 
 def encode(

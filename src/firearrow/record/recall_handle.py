@@ -6,9 +6,13 @@ message, one millisecond after its start, so that the request for the same time 
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BadBase64
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from firearrow.errors import IllegalMessage
+from firearrow.model import keys
+from firearrow.model.names import RETRY_PREFIX
+from firearrow.model.numbers import whole_number
 
 VERSION: Final = "v1"
 _PARTS: Final = 5
@@ -26,6 +30,14 @@ class RecallHandle(NamedTuple):
 def encode_handle(handle: RecallHandle) -> str:
     """Return the text of a handle."""
     return urlsafe_b64encode(" ".join((VERSION, *handle)).encode()).decode()
+
+
+def handle_of(properties: Mapping[str, str], broker: str, unique_key: str) -> str | None:
+    """Return the handle of a message that waits for its time; None for any other message."""
+    out, topic = whole_number(properties.get(keys.TIMER_OUT_MS)), properties.get(keys.REAL_TOPIC)
+    if out is None or topic is None or topic.startswith(RETRY_PREFIX):
+        return None
+    return encode_handle(RecallHandle(topic, broker, str(out + 1), unique_key))
 
 
 def decode_handle(text: str) -> RecallHandle:

@@ -24,7 +24,7 @@ from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.connection import Buffer
 from firearrow.protocol.conversation import A, Request
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.endpoint import Endpoint, PeerHook, Sign
 from firearrow.remoting.handlers import Handlers
 from firearrow.remoting.limits import Limits
@@ -116,21 +116,21 @@ class Caller:
         self, address: Address, request: Request[Any], body: Buffer = b"", *, timeout_ms: float = CALL_TIMEOUT_MS
     ) -> None:
         """Send a one-way request; return when the connection has queued the request."""
-        connection = await self.ready(address, timeout_ms=timeout_ms)
+        connection = await self.ready(address, timeout_ms=timeout_ms, size=len(body))
         connection.push(request, body)
 
-    def standing(self, address: Address) -> Connection | None:
+    def standing(self, address: Address) -> ConnectionDriver | None:
         """The connection to ``address`` if it is open and its server keeps up with reading; else None. Never waits."""
         _, pool = self._made()
         connection = pool.ready(address)
-        return connection if connection is not None and connection.is_writable else None
+        return connection if connection is not None and connection.may_send else None
 
-    async def ready(self, address: Address, *, timeout_ms: float = CALL_TIMEOUT_MS) -> Connection:
-        """Return a connection to ``address`` whose server keeps up with reading: backpressure for ``begin``."""
+    async def ready(self, address: Address, *, timeout_ms: float = CALL_TIMEOUT_MS, size: int = 0) -> ConnectionDriver:
+        """Return a connection to ``address`` that may send ``size`` bytes: backpressure for ``begin``."""
         _, pool = self._made()
         connection = pool.ready(address) or await pool.connect(address, timeout_ms)
-        if not connection.is_writable:
-            await connection.wait_writable(timeout_ms)
+        if not connection.may_send:
+            await connection.wait_to_send(timeout_ms, size)
         return connection
 
     async def close(self) -> None:
@@ -160,7 +160,7 @@ def _begin(
     on_outcome: OnOutcome[A],
     timeout_ms: float,
     accept: frozenset[int],
-    connected: Connection | FireArrowError,
+    connected: ConnectionDriver | FireArrowError,
 ) -> None:
     if isinstance(connected, FireArrowError):
         on_outcome(connected)

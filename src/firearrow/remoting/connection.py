@@ -27,7 +27,7 @@ from firearrow.protocol.sends import SendsArrived
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
 from firearrow.remoting.load_shedding import shed_load
-from firearrow.remoting.owed_answers import Owing
+from firearrow.remoting.owed_answers import OwingConnection
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
 from firearrow.runtime.network import Address
 
@@ -36,9 +36,6 @@ log: Final = logging.getLogger(__name__)
 SILENT_S: Final = 1.0
 """The silence of the server after which a call that times out cuts the connection."""
 
-MOST_IN_A_TURN: Final = 512
-"""The most requests of one connection that are handled in a turn, even if time is left."""
-
 
 class _Asker(msgspec.Struct, gc=False):
     on_outcome: OnOutcome[Any]
@@ -46,7 +43,7 @@ class _Asker(msgspec.Struct, gc=False):
     asked_at: float
 
 
-class Connection(Owing):
+class ConnectionDriver(OwingConnection):
     """The driver of one connection, and the ``Peer`` that handlers see."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
@@ -82,7 +79,9 @@ class Connection(Owing):
         self._is_gathering = True
         shedding = self._shedding
         if shedding is not None and not self._aside and data.startswith(shedding.beginnings, PREFIX_SIZE):
-            data = shed_load(shedding, self, data)
+            is_shut = shedding.is_shut()
+            if is_shut or self.has_rested or shedding.pace_s:
+                data = shed_load(shedding, self, data, is_shut=is_shut)
         events = talk.receive_data(data)
         self._frames_received += len(events)
         if self._half_frame_ns and events:
@@ -110,8 +109,9 @@ class Connection(Owing):
         if not self._is_server:
             self._handle(left)
             return
-        while handled < min(len(events), MOST_IN_A_TURN) and not self._aside:
-            at_once = min(self.at_once, MOST_IN_A_TURN - handled)
+        most = min(len(events), self._left)
+        while handled < most and not self._aside:
+            at_once = min(self.at_once, most - handled)
             self._handle(islice(left, at_once))
             handled += at_once
             if turns.is_over(self, at_once):
@@ -257,6 +257,7 @@ class Connection(Owing):
         self._check_room(body)
         sign = self._endpoint.sign
         self._talk.tell(request, body, extra=None if sign is None else sign(request, body))
+        self._gathered += len(body)
         self._gather()
 
     def begin(
@@ -278,6 +279,7 @@ class Connection(Owing):
         sign = self._endpoint.sign
         extra = None if sign is None else sign(request, body)
         opaque = self._talk.call(request, body, deadline=now + timeout_ms / 1000, context=asker, extra=extra)
+        self._gathered += len(body)
         self._endpoint.watch_deadlines(self)
         if self._talk.outstanding == 1 and not self._is_gathering:
             self.flush()  # the only call in flight: another one in this turn is unlikely, so write now, not at its end
@@ -294,8 +296,8 @@ class Connection(Owing):
         accept: frozenset[int] = SUCCESS_ONLY,
     ) -> Reply[A]:
         """Send a request and wait for its answer."""
-        if not self.is_writable:
-            timeout_ms -= await self.wait_writable(timeout_ms) * 1000
+        if not self.may_send:
+            timeout_ms -= await self.wait_to_send(timeout_ms, len(body)) * 1000
         future: asyncio.Future[Reply[A]] = self._endpoint.loop.create_future()
         opaque = self.begin(request, body, partial(settle, future), timeout_ms=timeout_ms, accept=accept)
         try:

@@ -24,20 +24,19 @@ from firearrow.remoting.flow import (
     Budget,
     Dribbler,
     Partials,
+    PausableReader,
     Promises,
-    Reading,
-    Slow,
-    Unsent,
-    Waiting,
+    RoomWaiter,
+    SlowPeer,
+    UnsentBytes,
 )
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
-from firearrow.remoting.per_address import PerAddress
 from firearrow.remoting.strangers import Strangers
 from firearrow.remoting.turns import Turns
 from firearrow.runtime.process import give_back_memory
-from firearrow.runtime.turn import Share, soon
-from firearrow.telemetry.damped import Damped
+from firearrow.runtime.turn import Share, TurnBudgets, soon
+from firearrow.telemetry.damped import DampedEvents
 
 DEADLINE_SWEEP_S: Final = 0.1
 """Seconds between two checks of the deadlines: a timeout is noticed at most this late."""
@@ -65,6 +64,35 @@ Sign = Callable[[Request[Any], Buffer], Mapping[str, str]]
 """Returns the fields that authenticate a request."""
 
 
+class AddressCounts:
+    """Counts the connections of each host, over all ports that share it, and says whether one more may open."""
+
+    def __init__(self) -> None:
+        self.limit = 0
+        """The most connections of one host; 0: no limit. Connections that are open stay when it is lowered."""
+        self.refused: Final = DampedEvents()
+        self._hosts: dict[object, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def enter(self, connection: object, host: str) -> bool:
+        """Count a connection; return False, without counting it, when its host has enough."""
+        count = self._counts.get(host, 0)
+        if self.limit and count >= self.limit:
+            return False
+        self._counts[host] = count + 1
+        self._hosts[connection] = host
+        return True
+
+    def leave(self, connection: object) -> None:
+        """Count a connection no more; a no-op for one that was not counted."""
+        host = self._hosts.pop(connection, None)
+        if host is None:
+            return
+        self._counts[host] -= 1
+        if not self._counts[host]:
+            del self._counts[host]
+
+
 class Flushable(Protocol):
     """A connection with gathered frames to write at the end of a turn."""
 
@@ -73,7 +101,7 @@ class Flushable(Protocol):
         ...
 
 
-class Member(Peer, Reading, Dribbler, Flushable, Waiting, Slow, Protocol):
+class EndpointConnection(Peer, PausableReader, Dribbler, Flushable, RoomWaiter, SlowPeer, Protocol):
     """A connection as its endpoint sees it."""
 
     @property
@@ -106,7 +134,7 @@ class Endpoint:
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
         sign: Sign | None = None,
-        per_address: PerAddress | None = None,
+        per_address: AddressCounts | None = None,
         turns: Turns | None = None,
         is_server: bool,
     ) -> None:
@@ -115,31 +143,31 @@ class Endpoint:
         self.frame_limits = FrameLimits(limits.max_frame_bytes, limits.max_header_bytes)
         self.handlers = handlers
         self.is_server = is_server
-        self.per_address: Final = per_address or PerAddress()
-        self.turns: Final = Turns() if turns is None else turns  # an empty line is false
+        self.per_address: Final = per_address or AddressCounts()
+        self.turns: Final = Turns(TurnBudgets()) if turns is None else turns  # an empty line is false
         self.sign = sign
         self.on_connect = on_connect
         self.on_disconnect = on_disconnect
-        self.connections: dict[Member, None] = {}
+        self.connections: dict[EndpointConnection, None] = {}
         self.budget = Budget(limits.max_in_flight_bytes, self.connections)
         self.partials = Partials(limits.max_partial_bytes)
         self.promises = Promises(limits.max_answer_bytes)
-        # A caller waits until its peer reads (`Wire.wait_writable`); `max_unsent_bytes` alone bounds what it sends.
-        self.unsent = Unsent(limits.max_all_unsent_bytes if is_server else maxsize, self.loop.time)
+        # A caller waits until its peer reads (`Wire.wait_to_send`); `max_unsent_bytes` alone bounds what it sends.
+        self.unsent = UnsentBytes(limits.max_all_unsent_bytes if is_server else maxsize, self.loop.time)
         self._unflushed: list[Flushable] = []
-        self._waiting: dict[Member, None] = {}
-        self._resting: list[tuple[float, int, Reading]] = []  # a heap: end, number, connection
+        self._waiting: dict[EndpointConnection, None] = {}
+        self._resting: list[tuple[float, int, PausableReader]] = []  # a heap: end, number, connection
         self._rests = count()
         self._rest_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.Handle | None = None
         self._gone: asyncio.Future[None] | None = None
-        self.refused: Final = Damped()
+        self.refused: Final = DampedEvents()
         """Connections that were refused because ``max_connections`` was reached."""
-        self.cuts: Final = Damped()
+        self.cuts: Final = DampedEvents()
         """Connections that were ended at once, for a limit they reached or for bad data."""
-        self.failed_handshakes: Final = Damped()
-        self.broken_streams: Final = Damped()
+        self.failed_handshakes: Final = DampedEvents()
+        self.broken_streams: Final = DampedEvents()
         """Connections that ended because their bytes could not be read."""
         self.strangers: Final = Strangers()
         self.is_closing = False
@@ -156,7 +184,7 @@ class Endpoint:
         for connection in unflushed:
             connection.flush()
 
-    def opened(self, connection: Member) -> None:
+    def opened(self, connection: EndpointConnection) -> None:
         """Add a new connection to the tables."""
         self.connections[connection] = None
         if self._is_hushed:
@@ -166,7 +194,7 @@ class Endpoint:
         if self.on_connect is not None:
             self.on_connect(connection)
 
-    def ended(self, connection: Member) -> None:
+    def ended(self, connection: EndpointConnection) -> None:
         """Remove an ended connection from all tables."""
         del self.connections[connection]
         self.per_address.leave(connection)
@@ -182,7 +210,7 @@ class Endpoint:
         if self.on_disconnect is not None:
             self.on_disconnect(connection)
 
-    def rest(self, connection: Reading, seconds: float) -> None:
+    def rest(self, connection: PausableReader, seconds: float) -> None:
         """Read nothing from a connection for ``seconds`` plus jitter, so that connections resume in different turns."""
         connection.hold(RESTING)
         number = next(self._rests)
@@ -205,7 +233,7 @@ class Endpoint:
             self._rest_timer.cancel()
         self._rest_timer = self.loop.call_at(when, self._wake)
 
-    def watch_deadlines(self, connection: Member) -> None:
+    def watch_deadlines(self, connection: EndpointConnection) -> None:
         """Check the deadlines of this connection, which has calls outstanding."""
         self._waiting[connection] = None
         if self._deadline_timer is None:
@@ -230,7 +258,7 @@ class Endpoint:
         """Check every connection, some in a turn; those that open meanwhile wait for the next sweep."""
         self._check_silence(iter(tuple(self.connections)))
 
-    def _check_silence(self, left: Iterator[Member]) -> None:
+    def _check_silence(self, left: Iterator[EndpointConnection]) -> None:
         now = self.loop.time()
         some = tuple(islice(left, CHECKED_AT_ONCE))
         for connection in some:

@@ -9,8 +9,8 @@ its frame long before that frame is the oldest; a peer that sends byte by byte i
 
 ``Promises`` counts the bytes of answers that are being made. Past the limit requests wait until some are done.
 
-``Unsent`` counts the memory of answers that wait to be sent because peers do not read: of an answer that is sent in
-part, all of it, since a transport may free it only when all of it is sent. Waiting would let peers that never read
+``UnsentBytes`` counts the memory of answers that wait to be sent because peers do not read: of an answer that is sent
+in part, all of it, since a transport may free it only when all of it is sent. Waiting would let peers that never read
 block all others; so past the limit the connection is cut whose peer has read nothing for the longest.
 """
 
@@ -49,7 +49,7 @@ LOOK_EVERY_S: Final = 0.1
 """Seconds between two checks of all connections with unsent bytes, at least."""
 
 
-class Reading(Protocol):
+class PausableReader(Protocol):
     """A connection that can stop reading, for one or more reasons."""
 
     def hold(self, reason: int) -> None:
@@ -70,7 +70,7 @@ class Budget:
 
     __slots__ = ("_low", "_readers", "held", "is_exhausted", "limit")
 
-    def __init__(self, limit: int, readers: Iterable[Reading]) -> None:
+    def __init__(self, limit: int, readers: Iterable[PausableReader]) -> None:
         self.limit = limit
         self._low = limit - limit // 4
         self._readers = readers
@@ -130,7 +130,7 @@ class Partials:
         self.held -= self._sizes.pop(connection, 0)
 
 
-class Waiting(Protocol):
+class RoomWaiter(Protocol):
     """A connection whose requests wait for room."""
 
     def look_for_room(self) -> None:
@@ -145,7 +145,7 @@ class Promises:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: dict[RoomWaiter, None] = {}
         self.held = 0
         self.has_room = True
 
@@ -158,17 +158,17 @@ class Promises:
             for connection in waiting:
                 connection.look_for_room()
 
-    def wait(self, connection: Waiting) -> None:
+    def wait(self, connection: RoomWaiter) -> None:
         """Call ``connection.look_for_room`` when there is room again."""
         self._waiting[connection] = None
 
-    def forget(self, connection: Waiting, size: int) -> None:
+    def forget(self, connection: RoomWaiter, size: int) -> None:
         """Remove an ended connection, and ``size`` bytes of answers that were being made for it."""
         self._waiting.pop(connection, None)
         self.take(-size)
 
 
-class Slow(Protocol):
+class SlowPeer(Protocol):
     """A connection that may be cut because its peer does not read."""
 
     @property
@@ -186,7 +186,7 @@ class Slow(Protocol):
         ...
 
 
-class Unsent:
+class UnsentBytes:
     """Connections with many unsent bytes: the number of bytes, their memory, and since when none of them was sent."""
 
     __slots__ = ("_limit", "_looked_at", "_now", "_seen", "held", "most")
@@ -194,7 +194,7 @@ class Unsent:
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self._limit = limit
         self._now = now
-        self._seen: dict[Slow, tuple[int, int, float]] = {}  # memory, unsent bytes, since when none was sent
+        self._seen: dict[SlowPeer, tuple[int, int, float]] = {}  # memory, unsent bytes, since when none was sent
         self._looked_at = -LOOK_EVERY_S
         self.held = 0
         """The memory at the last check: never less than there is."""
@@ -204,7 +204,7 @@ class Unsent:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def update(self, connection: Slow, size: int, memory: int) -> None:
+    def update(self, connection: SlowPeer, size: int, memory: int) -> None:
         """Note that ``connection`` has ``size`` unsent bytes now, which hold so many bytes of ``memory``."""
         if memory <= UNCOUNTED_BYTES:
             self.forget(connection)
@@ -220,7 +220,7 @@ class Unsent:
         if self.held > self._limit:
             self._look()
 
-    def forget(self, connection: Slow) -> None:
+    def forget(self, connection: SlowPeer) -> None:
         """Count nothing for ``connection`` any more: its peer has read, or the connection has ended."""
         known = self._seen.pop(connection, None)
         if known is not None:

@@ -21,6 +21,7 @@ dropped, and ``Later.answer`` returns False.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cache, partial
 from sys import getsizeof
 from typing import Any, Final, Protocol, TypeVar
 
@@ -333,6 +334,7 @@ class Handlers:
         """Whether a guard asks who sends a request before its handler is called."""
         self.by_code: Final[dict[int, Handler]] = {}
         self.urgent: Final[set[int]] = set()
+        self._copies: list[tuple[Handlers, Callable[[Handler], Handler]]] = []
 
     def on(
         self, request: type[R], function: Callable[[R, Call], Answer | Later | None], *, urgent: bool = False
@@ -361,15 +363,25 @@ class Handlers:
         if SEND_CODES.isdisjoint(codes):
             left.shedding, left.send_shapes, left.many_sends = self.shedding, self.send_shapes, self.many_sends
         left.failures, left.asks_who = self.failures, self.asks_who
+        self._copies.append((left, _same))
         return left
+
+    def swap(self, code: int, before: Handler, after: Handler) -> None:
+        """Answer requests of a code with another function from now on, in copies too, where ``before`` did."""
+        if self.by_code.get(code) is not before:
+            return
+        self.by_code[code] = after
+        for copy, as_copied in self._copies:
+            copy.swap(code, as_copied(before), as_copied(after))
 
     def guarded(self, guard: Guard, passes: PassesSends | None = None) -> "Handlers":
         """A copy in which every request passes the guard before its handler.
 
         Sends that arrive as one event are handled as one if ``passes`` says so, else one by one.
         """
-        behind = Handlers()
-        behind.by_code.update({code: _behind(guard, handler) for code, handler in self.by_code.items()})
+        behind, put_behind = Handlers(), cache(partial(_behind, guard))
+        behind.by_code.update({code: put_behind(handler) for code, handler in self.by_code.items()})
+        self._copies.append((behind, put_behind))
         behind.urgent.update(self.urgent)
         behind.asks_who = True
         behind.shedding, behind.failures = self.shedding, self.failures
@@ -383,6 +395,10 @@ def _if_passing(passes: PassesSends, function: ManySends) -> ManySends:
         return passes(sends, peer) and function(sends, peer)
 
     return handle
+
+
+def _same(handler: Handler) -> Handler:
+    return handler
 
 
 def _behind(guard: Guard, handler: Handler) -> Handler:

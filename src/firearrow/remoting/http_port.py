@@ -64,8 +64,8 @@ class HttpPort:
     def __init__(self, network: Network, pages: Pages) -> None:
         self._network = network
         self._pages = pages
-        self._waiting: asyncio.Queue[tuple[_Visitor, _Asked]] = asyncio.Queue(MAX_WAITING)
-        self._probes: asyncio.Queue[tuple[_Visitor, _Asked]] = asyncio.Queue(MAX_WAITING)
+        self._waiting: asyncio.Queue[tuple[_Visitor, _HttpRequest]] = asyncio.Queue(MAX_WAITING)
+        self._probes: asyncio.Queue[tuple[_Visitor, _HttpRequest]] = asyncio.Queue(MAX_WAITING)
         self._listener: Listener | None = None
         self.visitors: Final[dict[_Visitor, None]] = {}
 
@@ -91,7 +91,7 @@ class HttpPort:
         """Make pages until cancelled."""
         await asyncio.gather(self._serve(self._waiting, PAGES_SHARE), self._serve(self._probes, PROBES_SHARE))
 
-    async def _serve(self, waiting: "asyncio.Queue[tuple[_Visitor, _Asked]]", share: float) -> None:
+    async def _serve(self, waiting: "asyncio.Queue[tuple[_Visitor, _HttpRequest]]", share: float) -> None:
         now = asyncio.get_running_loop().time
         while True:
             visitor, asked = await waiting.get()
@@ -129,7 +129,7 @@ class HttpPort:
         if self.visitors.pop(visitor, self) is None:
             self.visitors[visitor] = None
 
-    def ask(self, visitor: "_Visitor", asked: "_Asked") -> None:
+    def ask(self, visitor: "_Visitor", asked: "_HttpRequest") -> None:
         """Take a request."""
         line = self._probes if asked.path.startswith(PROBES) else self._waiting
         if line.full():  # visitors that were cut leave their places to others
@@ -141,7 +141,7 @@ class HttpPort:
         except asyncio.QueueFull:
             visitor.refuse(503, "too many requests wait for a page")
 
-    async def _page(self, asked: "_Asked") -> Page:
+    async def _page(self, asked: "_HttpRequest") -> Page:
         if asked.method not in ("GET", "HEAD"):
             return Page(b"only GET is answered here\n", 405)
         make = self._pages.get(asked.path)
@@ -154,14 +154,14 @@ class HttpPort:
             return Page(f"the page could not be made: {error!r}; see the log\n".encode(), 500)
 
 
-class _Asked(NamedTuple):
+class _HttpRequest(NamedTuple):
     method: str
     path: str
     keeps: bool
     """Whether the connection stays open after the answer."""
 
 
-def parse_head(head: bytes) -> _Asked | None:
+def parse_head(head: bytes) -> _HttpRequest | None:
     """Read the head of a request; None if it is no request that is answered here."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
@@ -171,7 +171,7 @@ def parse_head(head: bytes) -> _Asked | None:
     if fields.get("content-length", "0") != "0" or "transfer-encoding" in fields:
         return None  # a body would be taken for the next request
     stays = fields.get("connection", "keep-alive" if words[2] == "HTTP/1.1" else "close")
-    return _Asked(words[0], words[1].partition("?")[0], stays != "close")
+    return _HttpRequest(words[0], words[1].partition("?")[0], stays != "close")
 
 
 class _Visitor(asyncio.Protocol):
@@ -257,7 +257,7 @@ class _Visitor(asyncio.Protocol):
         self._port.heard(self)
         self._port.ask(self, asked)
 
-    def answer(self, page: Page, asked: _Asked) -> None:
+    def answer(self, page: Page, asked: _HttpRequest) -> None:
         """Send a page; look at the next request when the visitor has taken it."""
         self.is_waiting = False
         self._send(page, keeps=asked.keeps, body=asked.method != "HEAD")

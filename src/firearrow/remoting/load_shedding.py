@@ -32,14 +32,19 @@ class SheddingPolicy(Protocol):
         """The time that a connection rests after a small read that is served; 0 while the server is not overloaded."""
         ...
 
-    def refusals(self, *, has_rested: bool) -> Refusals | None:
-        """Return the refusal of requests in this turn of the loop; None while nothing is to be refused.
-
-        ``has_rested``: the connection was not read for ``rest_s`` before this read.
-        """
+    def is_shut(self) -> bool:
+        """Whether this turn of the loop refuses requests unread. Asked once for each read that begins with one."""
         ...
 
-    def refused(self, count: int) -> None:
+    def is_behind(self) -> bool:
+        """Whether requests that were not read for ``rest_s`` are late."""
+        ...
+
+    def refusals(self) -> Refusals:
+        """Return the refusal of requests in this turn of the loop."""
+        ...
+
+    def refused_some(self, count: int) -> None:
         """Count requests that were refused unread."""
         ...
 
@@ -63,18 +68,17 @@ class ShedConnection(Protocol):
         ...
 
 
-def shed_load(policy: SheddingPolicy, connection: ShedConnection, data: bytes) -> bytes:
+def shed_load(policy: SheddingPolicy, connection: ShedConnection, data: bytes, *, is_shut: bool) -> bytes:
     """Refuse the requests of a read that the policy sheds; return the bytes that remain to be read."""
     has_rested, connection.has_rested = connection.has_rested, False
-    refusals = policy.refusals(has_rested=has_rested)
-    if refusals is None:
+    if not (is_shut or (has_rested and policy.is_behind())):
         if policy.pace_s and len(data) < SMALL_READ_BYTES and connection.is_between_frames:
             connection.rest(policy.pace_s)
         return data
     if not connection.is_between_frames:
         return data
-    answers, count, rest = refusals.shed(data)
-    policy.refused(count)
+    answers, count, rest = policy.refusals().shed(data)
+    policy.refused_some(count)
     connection.give_encoded(answers, count)
     if count and not has_rested:
         connection.has_rested = True

@@ -34,7 +34,7 @@ from firearrow.runtime.network import Address
 log: Final = logging.getLogger(__name__)
 
 
-class Charged(Pieces):
+class ChargedConnection(Pieces):
     """A connection that is not read for a while when strangers have taken too much time."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
@@ -118,7 +118,7 @@ class Charged(Pieces):
             self.look_for_room()
 
 
-class Owing(Charged):
+class OwingConnection(ChargedConnection):
     """A connection that counts the answers it owes."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from firearrow.errors import ConnectionFailed, FireArrowError, Overloaded
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.tls import connect_tls
@@ -24,7 +24,7 @@ FIRST_BACKOFF_S: Final = 0.05
 LONGEST_BACKOFF_S: Final = 0.5
 _ROUTES_KEPT: Final = 4096
 
-OnConnected = Callable[[Connection | FireArrowError], None]
+OnConnected = Callable[[ConnectionDriver | FireArrowError], None]
 
 
 class _Route:
@@ -33,7 +33,7 @@ class _Route:
     __slots__ = ("backoff_s", "connection", "dialling", "error", "not_before", "waiters")
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: ConnectionDriver | None = None
         self.dialling: asyncio.Task[None] | None = None
         self.waiters: list[OnConnected] = []
         self.backoff_s = 0.0
@@ -55,7 +55,7 @@ class Pool:
         self._routes: dict[Address, _Route] = {}
         self._is_closed = False
 
-    def ready(self, address: Address) -> Connection | None:
+    def ready(self, address: Address) -> ConnectionDriver | None:
         """Return the connection to ``address`` if it is open, else None."""
         route = self._routes.get(address)
         if route is None or route.connection is None:
@@ -78,9 +78,9 @@ class Pool:
         if route.dialling is None:
             route.dialling = self._endpoint.loop.create_task(self._dial(address, route))
 
-    async def connect(self, address: Address, timeout_ms: float) -> Connection:
+    async def connect(self, address: Address, timeout_ms: float) -> ConnectionDriver:
         """Return the connection to ``address``; raise ``ConnectionFailed`` when it is not open in time."""
-        future: asyncio.Future[Connection] = self._endpoint.loop.create_future()
+        future: asyncio.Future[ConnectionDriver] = self._endpoint.loop.create_future()
         self.reach(address, partial(_settle, future))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -108,8 +108,8 @@ class Pool:
         return None
 
     async def _dial(self, address: Address, route: _Route) -> None:
-        connection = Connection(self._endpoint, address)
-        outcome: Connection | FireArrowError = connection
+        connection = ConnectionDriver(self._endpoint, address)
+        outcome: ConnectionDriver | FireArrowError = connection
         try:
             if self._tls is None:
                 await self._network.connect(lambda: connection, address)
@@ -142,10 +142,10 @@ class Pool:
             await asyncio.wait(tasks)
 
 
-def _settle(future: "asyncio.Future[Connection]", outcome: Connection | FireArrowError) -> None:
+def _settle(future: "asyncio.Future[ConnectionDriver]", outcome: ConnectionDriver | FireArrowError) -> None:
     if future.done():
         return
-    if isinstance(outcome, Connection):
+    if isinstance(outcome, ConnectionDriver):
         future.set_result(outcome)
     else:
         future.set_exception(outcome)

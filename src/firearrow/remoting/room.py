@@ -28,6 +28,9 @@ from firearrow.remoting.turns import AT_ONCE_FIRST, DRIBBLE_NS
 from firearrow.remoting.wire import Wire
 from firearrow.runtime.network import Address
 
+MOST_IN_A_TURN: Final = 512
+"""The most requests of one connection that are handled as a turn reads it, and as often from the line, even if time is
+left."""
 PIECE_BYTES: Final = 64 * 1024
 """Bytes that are split and decoded between two looks at the clock."""
 DRIBBLE_BYTES: Final = 512
@@ -132,6 +135,7 @@ class Pieces(Room):
         self._is_server = endpoint.is_server
         self._unread = b""
         self._read_to = 0
+        self._left = MOST_IN_A_TURN
         self._counted = 0
         self._half_frame_ns = 0
         self._dribbles = 0
@@ -147,16 +151,20 @@ class Pieces(Room):
             self._keep(self._unread[self._read_to :] + data)
         elif self._holds & (ALL_REQUESTS | HUSHED):
             self._keep_held(data)
-        elif not (self._has_time() and turns.lets(self)):
+        elif not (((self._talk.learns and not self._holds) or self._has_time()) and turns.lets(self)):
             self._keep(data)
             self._wait()
         elif len(data) <= PIECE_BYTES or turns.is_full:
             frames = self._frames_received
             self.receive(data)
-            self._charge(self._frames_received - frames, len(data), len(data))
+            handled = self._frames_received - frames
+            if handled:
+                turns.charge(self, handled, 0, len(data))
+            else:
+                self._charge(0, len(data), len(data))
         else:
             self._keep(data)
-            self._read_some()
+            self._read_some(0)
 
     def _charge(self, handled: int, size: int, read: int) -> bool:
         """Charge a piece of ``size`` bytes out of a read; return whether the turn is over.
@@ -197,12 +205,14 @@ class Pieces(Room):
         """Handle requests that were set aside, then bytes that were kept, until the turn is over."""
         if not self.is_open or self._holds & HUSHED:
             return
+        handled = 0
         if self._aside:
             before = len(self._aside)
             self._go_on()
-            self._turns.charge(self, max(before - len(self._aside), 0))
+            handled = max(before - len(self._aside), 0)
+            self._turns.charge(self, handled)
         if not self._aside:
-            self._read_some()
+            self._read_some(handled)
 
     def look_for_room(self) -> None:
         """Handle what waits in the next turn of this connection, if there is room."""
@@ -244,21 +254,31 @@ class Pieces(Room):
         self._unread, self._read_to = b"", 0
         self._count(0)
 
-    def _read_some(self) -> None:
-        """Receive pieces until the turn is over; wait for the next turn with the rest."""
-        unread, frames = self._unread, self._frames_received
-        while self._read_to < len(unread) and self.is_open and not self._aside and self._has_time():
-            piece = unread[self._read_to : self._read_to + PIECE_BYTES]
-            self._read_to += len(piece)
-            self.receive(piece)
-            handled, frames = self._frames_received - frames, self._frames_received
-            if self._charge(handled, len(piece), len(unread)):
-                break
+    def _read_some(self, handled: int) -> None:
+        """Receive pieces until the turn is over, or has ``handled`` enough; wait for the next turn with the rest."""
+        unread, self._left = self._unread, MOST_IN_A_TURN - handled
+        try:
+            self._read_pieces(unread)
+        finally:
+            self._left = MOST_IN_A_TURN
         if self._read_to >= len(unread):
             self._drop()
             self.unhold(NEXT_TURN)
         else:
             self._wait()
+
+    def _read_pieces(self, unread: bytes) -> None:
+        frames = self._frames_received
+        while self._left > 0 and self._read_to < len(unread) and not self._aside:
+            if not (self.is_open and self._has_time()):
+                break
+            piece = unread[self._read_to : self._read_to + PIECE_BYTES]
+            self._read_to += len(piece)
+            self.receive(piece)
+            handled, frames = self._frames_received - frames, self._frames_received
+            self._left -= handled
+            if self._charge(handled, len(piece), len(unread)):
+                break
 
     def _wait(self) -> None:
         """Wait with the bytes that were kept: for a turn, or as a stranger for time."""

@@ -1,7 +1,8 @@
 """The listening end: accepts connections and hands their requests to handlers.
 
-A connection opens with TLS or with plain frames, on the same port (``greeting``). Until that is known an ``_Arrival``
-is the transport's protocol; afterwards the ``Connection`` takes its place, so that later reads cost nothing extra.
+A connection opens with TLS or with plain frames, on the same port (``greeting``). Until that is known an
+``_ServerArrival`` is the transport's protocol; afterwards the ``ConnectionDriver`` takes its place, so that later reads
+cost nothing extra.
 
 Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens and ends, with TLS or without.
 """
@@ -13,13 +14,12 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from firearrow.errors import BadFrame, SettingsError
-from firearrow.remoting.connection import Connection
-from firearrow.remoting.endpoint import Endpoint, PeerHook
+from firearrow.remoting.connection import ConnectionDriver
+from firearrow.remoting.endpoint import AddressCounts, Endpoint, PeerHook
 from firearrow.remoting.flow import STRANGER
 from firearrow.remoting.greeting import Greeting, Opening, StreamKind
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
-from firearrow.remoting.per_address import PerAddress
 from firearrow.remoting.strangers import OPENING_S, REFUSED_PAUSE_S
 from firearrow.remoting.turns import Turns
 from firearrow.runtime.network import Address, Listener, Network
@@ -61,7 +61,7 @@ class Server:
         tls_mode: TlsMode = TlsMode.PERMISSIVE,
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
-        per_address: PerAddress | None = None,
+        per_address: AddressCounts | None = None,
         turns: Turns | None = None,
     ) -> None:
         if tls is None and tls_mode is TlsMode.ENFORCING:
@@ -122,7 +122,9 @@ class Server:
             turns=self._turns,
             is_server=True,
         )
-        self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
+        self._listener = await self._network.listen(
+            lambda: _ServerArrival(endpoint, self._tls, self._tls_mode), address
+        )
 
     def renew(self, tls: ssl.SSLContext | None) -> None:
         """Use another certificate for connections that open from now on."""
@@ -145,15 +147,15 @@ class Server:
             await self._endpoint.close()
 
 
-class _Arrival(asyncio.Protocol):
-    """Reads the first bytes of a connection, then passes the transport to its `Connection`."""
+class _ServerArrival(asyncio.Protocol):
+    """Reads the first bytes of a connection, then passes the transport to its `ConnectionDriver`."""
 
     def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None, mode: TlsMode) -> None:
         self._endpoint = endpoint
         self._tls = tls
         self._mode = mode
         self._greeting = Greeting(proxy_protocol=endpoint.limits.proxy_protocol)
-        self._connection: Connection | None = None
+        self._connection: ConnectionDriver | None = None
         self._transport: asyncio.Transport | None = None
         self._opening: Opening | None = None
 
@@ -168,7 +170,7 @@ class _Arrival(asyncio.Protocol):
         if host and self._is_in_debt(host):
             self._transport.abort()
             return
-        connection = Connection(endpoint)
+        connection = ConnectionDriver(endpoint)
         if host and not self._enters(connection, host):
             self._transport.abort()
             return
@@ -191,7 +193,7 @@ class _Arrival(asyncio.Protocol):
             log.warning(said, host, extra=extra)
         return True
 
-    def _enters(self, connection: Connection, host: str) -> bool:
+    def _enters(self, connection: ConnectionDriver, host: str) -> bool:
         """Whether the host has room for one more connection, which counts from now on."""
         endpoint = self._endpoint
         per_address = endpoint.per_address
@@ -250,7 +252,7 @@ class _Arrival(asyncio.Protocol):
         connection.unhold(STRANGER)
         self._secure(connection, transport, opening)
 
-    def _plain(self, connection: Connection, transport: asyncio.Transport, opening: Opening) -> None:
+    def _plain(self, connection: ConnectionDriver, transport: asyncio.Transport, opening: Opening) -> None:
         if self._mode is TlsMode.ENFORCING:
             connection.cut("the peer does not use TLS, which is enforced here")
             return
@@ -258,7 +260,7 @@ class _Arrival(asyncio.Protocol):
         transport.set_protocol(connection)
         connection.data_received(opening.rest)
 
-    def _secure(self, connection: Connection, transport: asyncio.Transport, opening: Opening) -> None:
+    def _secure(self, connection: ConnectionDriver, transport: asyncio.Transport, opening: Opening) -> None:
         if self._tls is None or self._mode is TlsMode.DISABLED:
             connection.cut("the peer uses TLS, which is disabled here or has no certificate")
             return
@@ -271,7 +273,7 @@ class _Arrival(asyncio.Protocol):
             connection.connection_lost(error)
 
         host = (opening.source or connection.address).host
-        inner = _Secured(connection, opening.source)
+        inner = _SecuredProtocol(connection, opening.source)
         step = partial(connection.charge_opening, host)
         layer = TlsLayer(self._tls, inner, server_side=True, on_failure=failed, on_step=step)
         transport.set_protocol(layer)
@@ -291,10 +293,10 @@ class _Arrival(asyncio.Protocol):
             self._connection.resume_writing()
 
 
-class _Secured(asyncio.Protocol):
+class _SecuredProtocol(asyncio.Protocol):
     """Gives the TLS layer's transport to the connection once the handshake is done."""
 
-    def __init__(self, connection: Connection, source: Address | None) -> None:
+    def __init__(self, connection: ConnectionDriver, source: Address | None) -> None:
         self._connection = connection
         self._source = source
 

@@ -15,7 +15,7 @@ Invariant: an address is remembered only while its budget is not full, and at mo
 
 from typing import Final
 
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 CONNECTION_BURST_S: Final = 0.5
 CONNECTION_SHARE: Final = 0.05
@@ -73,9 +73,9 @@ class Strangers:
         self._by_address: dict[str, TimeBudget] = {}
         self._others: TimeBudget | None = None
         self._looked_at = float("-inf")
-        self.pauses: Final = Damped()
+        self.pauses: Final = DampedEvents()
         """Connections that were not read for a while."""
-        self.refused: Final = Damped()
+        self.refused: Final = DampedEvents()
         """Connections that were refused because their address was far in debt."""
 
     def __len__(self) -> int:

@@ -16,12 +16,10 @@ Invariants: a connection is in the line at most once; a mark in the line is at m
 at which a connection has begun; while the line is not empty, a turn is scheduled.
 """
 
-import asyncio
-from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
 from typing import Final, Protocol
 
-from firearrow.runtime.turn import Share, mark, watched
+from firearrow.runtime.turn import Share, TurnBudgets
 
 TURN_NS: Final = 500_000
 """CPU that the reads of a turn take before further ones wait; the line takes as much in a turn."""
@@ -42,7 +40,7 @@ WAITING_BYTES_MAX: Final = 32 << 20
 """Bytes of reads that wait in the line; beyond that a read is handled as it comes."""
 
 
-class TakesTurns(Protocol):
+class TurnTaker(Protocol):
     """A connection whose reads are handled in turns. Its marks are attributes: an object for them would be a cycle."""
 
     mark: int
@@ -59,19 +57,17 @@ class TakesTurns(Protocol):
 class Turns:
     """The line of the connections of one server, and the CPU of the turn that is under way."""
 
-    def __init__(self, cpu_ns: Callable[[], int] | None = None) -> None:
-        loop, self._turn = asyncio.get_running_loop(), watched()
-        self._cpu_ns = cpu_ns or (lambda: int(loop.time() * 1e9))
-        if self._turn is not None:
-            self._cpu_ns = self._turn.cpu_ns
-        self._line: list[tuple[int, int, TakesTurns]] = []  # a heap: mark, number, connection
+    def __init__(self, budgets: TurnBudgets) -> None:
+        self._budgets = budgets
+        self._turn = budgets.watched
+        self._cpu_ns = budgets.turn.cpu_ns
+        self._line: list[tuple[int, int, TurnTaker]] = []  # a heap: mark, number, connection
         self._number = 0
         self.mark = 0
         """The highest mark at which a connection has begun: that of a new connection."""
         self._began = self._charged_at = self._looked_at = 0
         self._read_ns = self._charged_ns = 0
-        self._is_reading = False
-        self._is_scheduled = False
+        self._read_in = 0
         self._is_over = False
         self._length = LONG_TURN_NS
         self._short_turns = 0
@@ -86,13 +82,15 @@ class Turns:
         """Whether so many bytes wait that further ones are handled as they come."""
         return self.waiting_bytes >= WAITING_BYTES_MAX
 
-    def lets(self, connection: TakesTurns) -> bool:
+    def lets(self, connection: TurnTaker) -> bool:
         """Whether a read of this connection is handled at once; if not, the connection has to `wait`."""
-        if not self._is_reading:
-            self._is_reading = True
+        budgets = self._budgets
+        if not budgets.is_used:
+            budgets.enter()
+        if self._read_in != budgets.number:
+            self._read_in = budgets.number
             self._begin()
-            self._schedule()
-        if not self.is_full and (self._is_over or (self._line and connection.mark > self._lowest_mark())):
+        if (self._is_over or (self._line and connection.mark > self._lowest_mark())) and not self.is_full:
             now = self._cpu_ns()
             connection.mark += now - self._charged_at
             self._charged_at = self._looked_at = now
@@ -100,7 +98,7 @@ class Turns:
         self._start(connection)
         return True
 
-    def is_over(self, connection: TakesTurns, handled: int) -> bool:
+    def is_over(self, connection: TurnTaker, handled: int) -> bool:
         """Whether this turn has taken its CPU, now that so many requests were handled since the last look."""
         now = self._cpu_ns()
         self._pace(connection, handled, now - self._looked_at)
@@ -108,7 +106,7 @@ class Turns:
         self._is_over = now - self._began >= self._length
         return self._is_over
 
-    def charge(self, connection: TakesTurns, handled: int, surcharge_ns: int = 0, size: int = 0) -> bool:
+    def charge(self, connection: TurnTaker, handled: int, surcharge_ns: int = 0, size: int = 0) -> bool:
         """Charge the CPU since the last charge to a connection; return whether the turn is over.
 
         ``handled``: the requests of this time. They count if nobody has looked at the clock meanwhile. ``size``: the
@@ -120,44 +118,39 @@ class Turns:
             self._pace(connection, handled, took)
         self._looked_at = self._charged_at = now
         connection.mark += took + surcharge_ns
-        if self._turn is not None:
+        if self._turn is None:
+            self._budgets.priced_ns += took
+        else:
             self._turn.charge_step(Share.READ, now - self._read_ns, self._charged_ns, connection)
             self._read_ns, self._charged_ns = now, self._turn.charged_ns
         self._began -= size // BYTES_A_NS
         self._is_over = now - self._began >= self._length
         return self._is_over
 
-    def _pace(self, connection: TakesTurns, handled: int, took: int) -> None:
+    def _pace(self, connection: TurnTaker, handled: int, took: int) -> None:
         """Look at the clock more often where requests take long, and less often where they do not."""
         if took * 2 > TURN_NS:
             connection.at_once = max(handled * TURN_NS // (took * 4), 1)
         elif connection.at_once < AT_ONCE_MAX:
             connection.at_once *= 2
 
-    def wait(self, connection: TakesTurns) -> None:
+    def wait(self, connection: TurnTaker) -> None:
         """Put a connection into the line, if it is not there."""
         if connection.is_in_line:
             return
         connection.is_in_line = True
         self._number += 1
         heappush(self._line, (max(connection.mark, self.mark - CREDIT_NS), self._number, connection))
-        self._schedule()
+        self._budgets.due[self] = None
+        self._budgets.enter()
 
     def _begin(self) -> None:
         self._is_over = False
         self._began = self._charged_at = self._looked_at = self._cpu_ns()
         self._length = TURN_NS if self._short_turns else LONG_TURN_NS
 
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            mark(self._serve)
-
-    def _serve(self) -> None:
-        """End the reads of a turn; serve the line."""
-        self._is_scheduled = self._is_reading = False
-        if not self._line:
-            return
+    def serve(self) -> None:
+        """Serve the line, before the reads of the turn."""
         self._short_turns = max(self._short_turns - 1, 0)
         self._begin()
         try:
@@ -166,8 +159,8 @@ class Turns:
                     break
                 self._serve_first()
         finally:
-            if self._line:
-                self._schedule()
+            if not self._line:
+                del self._budgets.due[self]
 
     def _serve_first(self) -> None:
         self._lowest_mark()
@@ -183,7 +176,7 @@ class Turns:
             heapreplace(line, (line[0][2].mark, *line[0][1:]))
         return line[0][0]
 
-    def _start(self, connection: TakesTurns) -> None:
+    def _start(self, connection: TurnTaker) -> None:
         if self._turn is not None:
             self._read_ns, self._charged_ns = self._cpu_ns(), self._turn.charged_ns
         saved = self.mark - connection.mark

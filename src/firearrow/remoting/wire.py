@@ -9,6 +9,7 @@ Invariants: nothing is written after ``close``; reading is paused exactly while 
 
 import asyncio
 import logging
+import math
 from collections import deque
 from typing import Final, cast
 
@@ -17,8 +18,10 @@ from firearrow.protocol.connection import Buffer, Event
 from firearrow.protocol.connection import Connection as Talk
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import ALL_REQUESTS, UNCOUNTED_BYTES, WRITE_BUFFER
+from firearrow.remoting.write_line import WriteLine
 from firearrow.runtime.certificates import common_name
 from firearrow.runtime.network import Address
+from firearrow.runtime.turn import Share, soon
 
 log: Final = logging.getLogger(__name__)
 
@@ -47,7 +50,8 @@ class Wire(asyncio.Protocol):
         self._frame_began: float | None = None
         self._frames_received = 0
         self._closing_at: float | None = None
-        self._writable: list[asyncio.Future[None]] = []
+        self._line = WriteLine()
+        self._is_admitting = False
         self._gathered = 0
         self._most_gathered = limits.write_high_water_bytes
         self._aside: deque[Event] = deque()
@@ -94,7 +98,7 @@ class Wire(asyncio.Protocol):
         self.is_writable = True
         self._endpoint.unsent.update(self, self.unsent, self.unfreed)
         self.unhold(WRITE_BUFFER)
-        self._wake_writers()
+        self._admit()
 
     def wait_for_greeting(self) -> None:
         """Write nothing until ``continue_over``: it is not known yet whether the peer uses TLS."""
@@ -134,20 +138,37 @@ class Wire(asyncio.Protocol):
             large.popleft()
         return unsent + max(sent - large[0][0], 0) if large else unsent
 
-    async def wait_writable(self, timeout_ms: float) -> float:
-        """Wait until the peer keeps up with reading; return the seconds that took, or raise ``Overloaded``."""
+    @property
+    def may_send(self) -> bool:
+        """Whether a call may be sent now: the peer keeps up with reading, and no other call waits."""
+        return self.is_writable and self._gathered < self._most_gathered and not self._line
+
+    async def wait_to_send(self, timeout_ms: float, size: int) -> float:
+        """Wait for the turn of a call of ``size`` bytes; return the seconds that took, or raise ``Overloaded``."""
         loop = self._endpoint.loop
         began = loop.time()
-        while self.is_open and not self.is_writable:
-            future: asyncio.Future[None] = loop.create_future()
-            self._writable.append(future)
+        if self.is_open:
+            turn = self._line.join(size)
+            self._admit_soon()
             try:
                 async with asyncio.timeout_at(began + timeout_ms / 1000):
-                    await future
+                    await turn
             except TimeoutError:
                 message = f"{self.address} has read nothing for {timeout_ms:.0f} ms; the request was not sent"
                 raise Overloaded(message) from None
+            finally:
+                self._line.leave(turn)
         return loop.time() - began
+
+    def _admit_soon(self) -> None:
+        if self.is_writable and not self._is_admitting:
+            self._is_admitting = True
+            soon(Share.CONNECTION, self._admit)
+
+    def _admit(self) -> None:
+        self._is_admitting = False
+        if self.is_writable and self._line.admit(self._most_gathered - self._gathered):
+            self._admit_soon()
 
     def _check_room(self, body: Buffer) -> None:
         limits = self._endpoint.limits
@@ -174,7 +195,7 @@ class Wire(asyncio.Protocol):
         talk, transport = self._talk, self._transport
         if not talk.to_send:
             return
-        data = talk.data_to_send()
+        data, talk.to_send = talk.to_send, []  # what `data_to_send` does, without the call
         if transport is None or self._closing_at is not None:
             return
         self._last_sent = self._endpoint.loop.time()
@@ -259,10 +280,4 @@ class Wire(asyncio.Protocol):
     def _end(self, reason: str) -> None:  # noqa: ARG002 - subclasses use the reason
         """Release everything that waits for this peer. May be called more than once."""
         self.is_open = False
-        self._wake_writers()
-
-    def _wake_writers(self) -> None:
-        writable, self._writable = self._writable, []
-        for future in writable:
-            if not future.done():
-                future.set_result(None)
+        self._line.admit(math.inf)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from firearrow.runtime.disk.real_disk import DESCRIPTORS_MAX
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 AT_ONCE: Final = 4
 """Connections accepted in one turn of the loop."""
@@ -60,9 +60,9 @@ class Acceptor:
         self._most = self._given = descriptors
         self._tasks: set[asyncio.Task[None]] = set()
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
-        self.refused: Final = Damped()
+        self.refused: Final = DampedEvents()
         """Connections that were closed as they arrived."""
-        self.exhausted: Final = Damped()
+        self.exhausted: Final = DampedEvents()
         """The times that the system had no free descriptor."""
         for listener in sockets:
             listener.listen(BACKLOG)

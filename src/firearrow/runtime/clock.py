@@ -20,6 +20,10 @@ class Clock(Protocol):
         """Return wall time in milliseconds since the epoch. It may jump forwards or backwards."""
         ...
 
+    def now_ns(self) -> int:
+        """Return the same wall time in nanoseconds."""
+        ...
+
     def ticks(self) -> int:
         """Return a steady count of nanoseconds, for metrics only."""
         ...
@@ -35,6 +39,9 @@ class SystemClock:
     def now_ms(self) -> int:
         """Return wall time in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
+
+    now_ns = staticmethod(time.time_ns)
+    """Return wall time in nanoseconds; read in every turn that appends, so nothing stands in between."""
 
     ticks = staticmethod(time.perf_counter_ns)
     """Return a steady count of nanoseconds; read twice for every send that is timed, so nothing stands in between."""

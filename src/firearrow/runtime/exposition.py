@@ -42,14 +42,14 @@ class _Collector:
         return prometheus_metrics(_prefixed(self._found()))
 
 
-class Served(Struct, frozen=True):
+class ServedMetrics(Struct, frozen=True):
     """Metrics that are served over HTTP."""
 
     port: int
     close: Callable[[], None]
 
 
-def serve(found: Collect, address: str) -> Served:
+def serve(found: Collect, address: str) -> ServedMetrics:
     """Serve metrics at ``http://ADDRESS/metrics``; port 0 lets the operating system choose one."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -70,4 +70,4 @@ def serve(found: Collect, address: str) -> Served:
         server.server_close()
         thread.join()
 
-    return Served(server.server_port, close)
+    return ServedMetrics(server.server_port, close)

@@ -20,7 +20,7 @@ _CLOCK_ERROR: Final = 5  # TIME_ERROR of adjtimex(2)
 _TIMEX_BYTES: Final = 512  # more than struct timex has
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class HostLimits(Struct, frozen=True, kw_only=True):
     """The limits of a host; None is not known."""
 
     descriptors: int | None = None
@@ -41,7 +41,7 @@ class Advice(Struct, frozen=True):
     next: str
 
 
-def advice(host: Host) -> Iterator[Advice]:
+def advice(host: HostLimits) -> Iterator[Advice]:
     """Return the changes to a machine that help a broker."""
     if host.descriptors is not None and host.descriptors < DESCRIPTORS:
         yield Advice(
@@ -75,10 +75,10 @@ def advice(host: Host) -> Iterator[Advice]:
         )
 
 
-def this_host() -> Host:
+def this_host() -> HostLimits:
     """Read the limits of this process and of the kernel."""
     _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)  # servers raise the soft limit to the hard one
-    return Host(
+    return HostLimits(
         descriptors=None if descriptors == resource.RLIM_INFINITY else descriptors,
         swappiness=_setting("swappiness"),
         map_count=_setting("max_map_count"),

@@ -14,7 +14,7 @@ from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.network import Address, Listener, Network, ProtocolFactory
 from firearrow.runtime.tls import TLS_HANDSHAKE, TlsLayer, connect_tls
 from firearrow.runtime.tls_settings import TlsMode
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 FIRST_BYTE_S: Final = 20.0
 """The longest silence of a new connection."""
@@ -31,9 +31,9 @@ class TlsNetwork:
         self._network = network
         self._certificates = certificates
         self._mode = mode
-        self.refused: Final = Damped()
+        self.refused: Final = DampedEvents()
         """Connections that were refused, or whose handshake failed."""
-        self.silent: Final[dict[_Arrival, None]] = {}
+        self.silent: Final[dict[_TlsArrival, None]] = {}
         """Connections that have said nothing yet, the oldest first."""
 
     async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
@@ -45,7 +45,7 @@ class TlsNetwork:
 
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
         """Accept connections of the kinds that the mode allows."""
-        return await self._network.listen(lambda: _Arrival(factory, self), address)
+        return await self._network.listen(lambda: _TlsArrival(factory, self), address)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context of a connection that begins with a handshake now; None if those are refused."""
@@ -57,7 +57,7 @@ class TlsNetwork:
         return self._mode is not TlsMode.ENFORCING
 
 
-class _Arrival(asyncio.Protocol):
+class _TlsArrival(asyncio.Protocol):
     """Reads the first bytes of a connection, then passes the transport to the protocol of its own."""
 
     _transport: asyncio.Transport

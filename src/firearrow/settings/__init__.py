@@ -6,8 +6,8 @@ annotation; structs are composed upward. Every leaf has two names, Python's (``l
 arrive as arguments.
 """
 
-from firearrow.settings.load import Loaded, Source, load
+from firearrow.settings.load import LoadResult, Source, load
 from firearrow.settings.properties import format_properties, parse_properties
 from firearrow.settings.reference import reference_table
 
-__all__ = ["Loaded", "Source", "format_properties", "load", "parse_properties", "reference_table"]
+__all__ = ["LoadResult", "Source", "format_properties", "load", "parse_properties", "reference_table"]

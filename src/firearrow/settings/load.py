@@ -49,14 +49,14 @@ class Source(msgspec.Struct, frozen=True):
         return cls("the command line", {key: value for key, value in flags.items() if value is not None})
 
 
-class Loaded(msgspec.Struct, Generic[T], frozen=True):
+class LoadResult(msgspec.Struct, Generic[T], frozen=True):
     """The loaded settings, and warnings for the user."""
 
     value: T
     warnings: tuple[str, ...] = ()
 
 
-def load(kind: type[T], sources: Iterable[Source], *, ignored: Mapping[str, str] | None = None) -> Loaded[T]:
+def load(kind: type[T], sources: Iterable[Source], *, ignored: Mapping[str, str] | None = None) -> LoadResult[T]:
     """Return a ``kind`` in which later sources override earlier ones.
 
     ``ignored`` maps known keys without effect to the reason, which becomes a warning. Unknown names in the environment
@@ -74,7 +74,7 @@ def load(kind: type[T], sources: Iterable[Source], *, ignored: Mapping[str, str]
                 warnings.append(f"{key} in {source.name} has no effect: {ignored[key]}")
             elif source.name != "the environment":
                 warnings.append(_unknown(key, source.name, by_name))
-    return Loaded(cast("T", build(kind, values)), tuple(warnings))
+    return LoadResult(cast("T", build(kind, values)), tuple(warnings))
 
 
 def _names(kind: type[msgspec.Struct]) -> dict[str, Leaf]:

@@ -1,6 +1,7 @@
 """A tree of configuration structs, flattened to its leaves."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -37,8 +38,13 @@ class Leaf(msgspec.Struct, frozen=True):
         return ", ".join(said)
 
 
-def leaves(kind: Kind, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    """Yield every leaf below ``kind``, in the order of declaration."""
+@cache
+def leaves(kind: Kind, path: tuple[str, ...] = ()) -> tuple[Leaf, ...]:
+    """Return every leaf below ``kind``, in the order of declaration; worked out once for a kind."""
+    return tuple(_leaves(kind, path))
+
+
+def _leaves(kind: Kind, path: tuple[str, ...]) -> Iterator[Leaf]:
     hints = get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
         here = (*path, field.name)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.client import MessageQueue, PulledBytes, PullStatus
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.routes import MASTER_ID, Route
@@ -38,7 +38,7 @@ from firearrow.record.decode import peek
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.portal import Portal
 from firearrow.runtime.process import process_id
-from firearrow.spark.options import Chosen, Connection, Fetching
+from firearrow.spark.options import ConnectionOptions, FetchOptions, TopicSelection
 from firearrow.spark.reach import ask_names, client_tls, deleted_topics, require_checked_accounts, route_of
 from firearrow.spark.row_mark import Mark
 
@@ -60,10 +60,10 @@ NO_SQL: Final = "does not support consumer to filter message by SQL92"
 """Part of the remark of brokers without SQL92 filters. Java: ``ClientManageProcessor``, ``PullMessageProcessor``."""
 BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
 
-_links: dict[tuple[int, Connection, Fetching], "Link"] = {}
+_links: dict[tuple[int, ConnectionOptions, FetchOptions], "Link"] = {}
 
 
-def link_of(connection: Connection, fetching: Fetching) -> "Link":
+def link_of(connection: ConnectionOptions, fetching: FetchOptions) -> "Link":
     """Return the client of this process for a cluster and a group, opened at the first call."""
     key = (process_id(), connection, replace(fetching.unfiltered(), from_replica=False))
     found = _links.get(key)
@@ -83,7 +83,7 @@ def close_links() -> None:
 class Link:
     """One client of a cluster: blocking requests from Spark's threads, and access to its loop for bulk reads."""
 
-    def __init__(self, connection: Connection, fetching: Fetching) -> None:
+    def __init__(self, connection: ConnectionOptions, fetching: FetchOptions) -> None:
         self._connection = connection
         self.fetching: Final = fetching
         self._checked: set[str] = set()
@@ -104,7 +104,7 @@ class Link:
 
     # -- which topics and queues
 
-    def topics(self, chosen: Chosen) -> tuple[str, ...]:
+    def topics(self, chosen: TopicSelection) -> tuple[str, ...]:
         """Return the chosen topics that exist now."""
         if chosen.topics:
             return chosen.topics
@@ -120,7 +120,7 @@ class Link:
     async def _all_topics(self) -> list[str]:
         return fastjson.decode(await ask_names(self._connection, GetAllTopicListFromNameserver()), TopicList).topic_list
 
-    def held(self, topics: Iterable[str], known: Iterable[MessageQueue] = ()) -> dict[MessageQueue, HeldQueue]:
+    def held(self, topics: Iterable[str], known: Iterable[MessageQueue] = ()) -> dict[MessageQueue, QueueExtent]:
         """Return what logs have of every queue of some topics.
 
         ``known`` are queues of a checkpoint: those without messages are returned as empty ones. A topic of theirs
@@ -129,14 +129,14 @@ class Link:
         known = list(known)
         return self.portal.call(self._held(topics, known, {queue.topic for queue in known}))
 
-    def held_of_routed(self, topics: Collection[str]) -> dict[MessageQueue, HeldQueue]:
+    def held_of_routed(self, topics: Collection[str]) -> dict[MessageQueue, QueueExtent]:
         """Return what logs have of every queue of those topics that have a route."""
         return self.portal.call(self._held(topics, [], topics))
 
     async def _held(
         self, topics: Iterable[str], known: list[MessageQueue], may_lack: Collection[str]
-    ) -> dict[MessageQueue, HeldQueue]:
-        async def held(topic: str) -> dict[MessageQueue, HeldQueue]:
+    ) -> dict[MessageQueue, QueueExtent]:
+        async def held(topic: str) -> dict[MessageQueue, QueueExtent]:
             # A stream looks again by itself, and a topic that it has read may be deleted: no time goes to retries.
             final = NoRoute if may_lack else ()
             try:
@@ -146,7 +146,7 @@ class Link:
                     raise
                 return {}
 
-        found: dict[MessageQueue, HeldQueue] = {}
+        found: dict[MessageQueue, QueueExtent] = {}
         for some in await asyncio.gather(*(held(topic) for topic in topics)):
             found.update(some)
         await self._require_checked_accounts(found)
@@ -199,7 +199,7 @@ class Link:
     # -- reading and reporting
 
     async def pull(
-        self, queue: MessageQueue, offset: int, most: int, fetching: Fetching, *, from_replica: bool = False
+        self, queue: MessageQueue, offset: int, most: int, fetching: FetchOptions, *, from_replica: bool = False
     ) -> PulledBytes:
         """Pull once, with retries after transient errors. Await it on the loop of the portal."""
         try:
@@ -315,7 +315,7 @@ def _is_plain(name: str, pattern: str) -> bool:
     return pattern.startswith("%") or not (is_retry_topic(name) or is_dlq_topic(name))
 
 
-def _consumer_options(connection: Connection) -> ConsumerOptions:
+def _consumer_options(connection: ConnectionOptions) -> ConsumerOptions:
     return ConsumerOptions(
         auto_commit=False,
         tls=client_tls(connection),

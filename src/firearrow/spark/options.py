@@ -43,7 +43,7 @@ BESIDE_OFFSETS: Final = frozenset({MARKS, PLACES, LIVES})
 """Keys that are not topics."""
 
 
-class Connection(Struct, frozen=True):
+class ConnectionOptions(Struct, frozen=True):
     """The name servers of a cluster, and the keys and TLS settings for it."""
 
     name_server: str
@@ -78,7 +78,7 @@ class Bound(Struct, frozen=True):
     """The option that gave the numbers by queue; `places` checks them against existing queues."""
 
 
-class Planning(Struct, frozen=True):
+class PlanningOptions(Struct, frozen=True):
     """Limits for the division of rows into tasks."""
 
     min_partitions: int = 1
@@ -87,7 +87,7 @@ class Planning(Struct, frozen=True):
     max_records_per_partition: int = 10_000_000
 
 
-class Decoding(Struct, frozen=True):
+class DecodingOptions(Struct, frozen=True):
     """Settings for the conversion of records into rows."""
 
     batch_rows: int = 16_384
@@ -97,7 +97,7 @@ class Decoding(Struct, frozen=True):
     batch_bytes: int = 32 << 20
 
 
-class Fetching(Struct, frozen=True):
+class FetchOptions(Struct, frozen=True):
     """Settings of the pulls: group, filter, retries and sizes."""
 
     group: str = DEFAULT_GROUP
@@ -125,12 +125,12 @@ class Fetching(Struct, frozen=True):
         """Whether the broker leaves out messages."""
         return bool(self.sql or self.cel) or self.tags not in ("", "*")
 
-    def unfiltered(self) -> "Fetching":
+    def unfiltered(self) -> "FetchOptions":
         """Return the same without a filter."""
         return replace(self, tags="*", sql="", cel="")
 
 
-class Chosen(Struct, frozen=True):
+class TopicSelection(Struct, frozen=True):
     """The chosen topics or queues: exactly one of the three fields, or none for all topics."""
 
     topics: tuple[str, ...] = ()
@@ -141,13 +141,13 @@ class Chosen(Struct, frozen=True):
 class SourceOptions(Struct, frozen=True):
     """The topics source."""
 
-    connection: Connection
-    chosen: Chosen
+    connection: ConnectionOptions
+    chosen: TopicSelection
     starting: Bound
     ending: Bound
-    planning: Planning
-    decoding: Decoding
-    fetching: Fetching
+    planning: PlanningOptions
+    decoding: DecodingOptions
+    fetching: FetchOptions
     starting_strategy: str = "latest"
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
@@ -163,16 +163,16 @@ class StoreOptions(Struct, frozen=True):
 
     path: str
     broker: str
-    chosen: Chosen
+    chosen: TopicSelection
     starting: Bound
     ending: Bound
-    planning: Planning
-    decoding: Decoding
+    planning: PlanningOptions
+    decoding: DecodingOptions
     fail_on_data_loss: bool = True
     pushes_filters: bool = False
 
 
-class Given:
+class OptionReader:
     """The given options, read by name without regard to case."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[Option]) -> None:
@@ -241,7 +241,7 @@ class Given:
         return given[0] if given else ""
 
 
-def connection_options(given: Given) -> Connection:
+def connection_options(given: OptionReader) -> ConnectionOptions:
     """Return the connection options, of sources and sink."""
     name_server = given.text("nameServer")
     if not name_server:
@@ -251,7 +251,7 @@ def connection_options(given: Given) -> Connection:
             Address.parse(address)
     if bool(given.text("accessKey")) != bool(given.text("secretKey")):
         raise SettingsError("accessKey and secretKey go together; give both or none")
-    return Connection(
+    return ConnectionOptions(
         name_server,
         given.text("accessKey"),
         given.text("secretKey"),
@@ -276,7 +276,7 @@ def _signature_method(text: str) -> SignatureMethod:
 
 def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 2) -> SourceOptions:
     """Return the options of the topics source."""
-    given = Given(options, CONNECTION + SOURCE)
+    given = OptionReader(options, CONNECTION + SOURCE)
     if not given.at_most_one("subscribe", "subscribePattern", "assign"):
         raise SettingsError("nothing to read; give one of subscribe, subscribePattern and assign")
     given.at_most_one("tags", "sql", "cel")
@@ -307,7 +307,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 
 
 def store_options(options: Mapping[str, str], cores: int = 2) -> StoreOptions:
     """Return the options of the store files source."""
-    given = Given(options, STORE)
+    given = OptionReader(options, STORE)
     path = given.text("path").removeprefix("file://")
     if not path:
         raise SettingsError("the directory of the store is missing; give it as load(path)")
@@ -325,28 +325,28 @@ def store_options(options: Mapping[str, str], cores: int = 2) -> StoreOptions:
     )
 
 
-def _chosen(given: Given) -> Chosen:
+def _chosen(given: OptionReader) -> TopicSelection:
     topics = tuple(dict.fromkeys(part for each in given.text("subscribe").split(",") if (part := each.strip())))
     assigned = given.table("assign") if given.text("assign") else {}
     for topic, queues in assigned.items():
         lists = queues.values() if isinstance(queues, dict) else [queues]
         if not all(isinstance(some, list) and all(type(number) is int for number in some) for some in lists):
             raise SettingsError(f"option assign names queues of {topic} by lists of numbers")
-    return Chosen(topics, given.text("subscribePattern"), assigned)
+    return TopicSelection(topics, given.text("subscribePattern"), assigned)
 
 
-def _planning(given: Given, cores: int) -> Planning:
+def _planning(given: OptionReader, cores: int) -> PlanningOptions:
     least = given.number("minPartitions", 1)
     most = given.number("maxPartitions", max(cores, least))
     if least > most:
         raise SettingsError(f"minPartitions {least} is above maxPartitions {most}")
-    return Planning(
+    return PlanningOptions(
         least, most, given.number("rowsPerPartition", 50_000), given.number("maxRecordsPerPartition", 10_000_000)
     )
 
 
-def _decoding(given: Given) -> Decoding:
-    return Decoding(
+def _decoding(given: OptionReader) -> DecodingOptions:
+    return DecodingOptions(
         given.number("batchRows", 16_384),
         given.flag("checkCrc", default=False),
         given.number("maxBodyBytes", 4 << 20),
@@ -355,8 +355,8 @@ def _decoding(given: Given) -> Decoding:
     )
 
 
-def _fetching(given: Given, group: str) -> Fetching:
-    return Fetching(
+def _fetching(given: OptionReader, group: str) -> FetchOptions:
+    return FetchOptions(
         group,
         given.text("tags", "*"),
         sql(given.text("sql")).text if given.has("sql") else "",
@@ -372,7 +372,7 @@ def _fetching(given: Given, group: str) -> Fetching:
     )
 
 
-def _bound(given: Given, which: str, default: int, *, is_stream: bool) -> Bound:
+def _bound(given: OptionReader, which: str, default: int, *, is_stream: bool) -> Bound:
     by_offset, at_time, by_time = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
     name = given.at_most_one(by_offset, at_time, by_time)
     if not name:

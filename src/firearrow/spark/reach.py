@@ -21,14 +21,14 @@ from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo, GetRo
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.runtime.tls_settings import ClientTls
-from firearrow.spark.options import Connection
+from firearrow.spark.options import ConnectionOptions
 
 _KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
 OUR_MARK: Final = "firearrowInstance"
 """A name in the runtime info of FireArrow's brokers, and of no others."""
 
 
-def client_tls(connection: Connection) -> ClientTls:
+def client_tls(connection: ConnectionOptions) -> ClientTls:
     """Return the TLS settings."""
     return ClientTls(
         connection.tls,
@@ -40,7 +40,7 @@ def client_tls(connection: Connection) -> ClientTls:
     )
 
 
-def access_of(connection: Connection) -> Access:
+def access_of(connection: ConnectionOptions) -> Access:
     """Return the keys of the account and TLS."""
     return Access(
         client_tls(connection),
@@ -51,7 +51,7 @@ def access_of(connection: Connection) -> Access:
     )
 
 
-async def ask_names(connection: Connection, request: Request[Any]) -> bytes:
+async def ask_names(connection: ConnectionOptions, request: Request[Any]) -> bytes:
     """Ask the name servers."""
     doors = system_doors()
     context, sign = access_of(connection).prepared(doors)
@@ -63,13 +63,13 @@ async def ask_names(connection: Connection, request: Request[Any]) -> bytes:
         await caller.close()
 
 
-async def route_of(connection: Connection, topic: str) -> Route:
+async def route_of(connection: ConnectionOptions, topic: str) -> Route:
     """Return the present route of a topic."""
     request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
     return read_route(topic, fastjson.decode(await ask_names(connection, request), TopicRouteData))
 
 
-async def deleted_topics(connection: Connection, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+async def deleted_topics(connection: ConnectionOptions, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return the topics, each with a broker, that the broker is there for and does not know.
 
     What a broker has is not deleted while the broker is away: it comes back with the broker.
@@ -91,7 +91,7 @@ async def deleted_topics(connection: Connection, places: Iterable[tuple[str, str
         await caller.close()
 
 
-async def require_checked_accounts(connection: Connection, topics: Iterable[str]) -> None:
+async def require_checked_accounts(connection: ConnectionOptions, topics: Iterable[str]) -> None:
     """Raise if an account is given but a FireArrow broker does not check accounts: it would suggest security.
 
     A broker that checks accounts refuses this request, which is not signed. Apache's brokers without access control
@@ -111,7 +111,7 @@ async def require_checked_accounts(connection: Connection, topics: Iterable[str]
             )
 
 
-async def _lets_everybody_in(connection: Connection, address: Address) -> bool:
+async def _lets_everybody_in(connection: ConnectionOptions, address: Address) -> bool:
     doors = system_doors()
     context, _ = Access(client_tls(connection)).prepared(doors)
     caller = Caller(doors.network, tls=context)

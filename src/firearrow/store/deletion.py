@@ -72,7 +72,7 @@ ALL_HELD: Final = Floors(0, 0)
 """While it is not known which topics are kept for a lake."""
 
 
-class Decision(NamedTuple):
+class DeletionPlan(NamedTuple):
     """The files that one round deletes, and whether sends are refused."""
 
     delete: list[LogFile]
@@ -94,7 +94,7 @@ def decide(
     asked: bool = False,
     refusing: bool = False,
     floors: Floors = NO_FLOORS,
-) -> Decision:
+) -> DeletionPlan:
     """Return which of ``files`` (oldest first) to delete.
 
     ``asked``: delete expired files at any hour. ``floors``: the part of the log that lakes have.
@@ -120,4 +120,4 @@ def decide(
                 break
             delete.append(file)
     level = config.disk_space_clean_forcibly_ratio if refusing else config.disk_space_warning_level_ratio
-    return Decision(delete, len(delete) - expired, percent > level, is_held)
+    return DeletionPlan(delete, len(delete) - expired, percent > level, is_held)

@@ -12,7 +12,9 @@ An exception of one of them is logged, the others get the rows all the same, and
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
+from operator import itemgetter
 from typing import Final, Protocol, TypeAlias
 
 from firearrow.errors import BrokenInvariant
@@ -25,7 +27,7 @@ from firearrow.store.placement import Placed, Rows, UniformRows
 from firearrow.store.property_fields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
 from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
 from firearrow.store.queue.table import Queues
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 Row: TypeAlias = tuple[ConsumeQueue, int, int, int, int, int, bytes]
 """`Placed` whose tail is a queue of the table."""
@@ -36,10 +38,14 @@ PassedOver: TypeAlias = tuple[ConsumeQueue, int, int]
 View: TypeAlias = Callable[[Rows], None]
 """Takes rows that can be read from now on. It must keep nothing that could be lost with a call."""
 
+QueueKey: TypeAlias = tuple[str, int]
+"""A topic and the number of a queue."""
+
 TAGS_REMEMBERED: Final = 8192
 LONGEST_DELAY_MS: Final = 366 * 86_400_000
 _RELIEVED_AT_LEAST: Final = 16
 _TAGS: Final = TAGS_MARK[:-1]
+_tail = itemgetter(0)
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +69,9 @@ class Dispatch:
         self.last_store_ms = last_store_ms
         """Store time of the last row."""
         self.views: list[View] = []
-        """Further views, which get rows after queues and index: waiting pulls, deliveries, statistics."""
-        self._failed = Damped()
+        """Further views, which get all rows after queues and index: statistics, copies of tables."""
+        self._watches: list[tuple[AbstractSet[QueueKey], View]] = []
+        self._failed = DampedEvents()
         self._queues = queues
         self._writer = queues.writer
         self._index = index
@@ -86,20 +93,33 @@ class Dispatch:
         last = rows[-1]
         self.position = last[1] + last[2]
         self.last_store_ms = last[4]
-        if self.views:
-            self._show(rows)
-
-    def _show(self, rows: Rows) -> None:
-        """Pass rows to the further views. One that fails fences nothing, and gets the next rows again."""
         for view in self.views:
-            try:
-                view(rows)
-            except BrokenInvariant:
-                raise
-            except Exception as error:
-                if self._failed.count(elapsed_ms() / 1000):
-                    said = f"{type(error).__name__}: {error}"
-                    log.exception("%r failed at new messages: %s", view, said, extra={"reason": said})
+            self._show(view, rows)
+        keys: list[QueueKey] = []
+        for queues, view in self._watches:
+            if not queues:
+                continue
+            if not keys:
+                tails = (rows.tail,) if type(rows) is UniformRows else set(map(_tail, rows))
+                for tail in tails:
+                    keys.append((tail.topic, tail.queue_id))
+            if not queues.isdisjoint(keys):
+                self._show(view, rows)
+
+    def watch(self, queues: AbstractSet[QueueKey], view: View) -> None:
+        """Call a view for rows of these queues alone, and of others that come with them; the set may change."""
+        self._watches.append((queues, view))
+
+    def _show(self, view: View, rows: Rows) -> None:
+        """Pass rows to a further view. One that fails fences nothing, and gets the next rows again."""
+        try:
+            view(rows)
+        except BrokenInvariant:
+            raise
+        except Exception as error:
+            if self._failed.count(elapsed_ms() / 1000):
+                said = f"{type(error).__name__}: {error}"
+                log.exception("%r failed at new messages: %s", view, said, extra={"reason": said})
 
     def enter_queues(self, rows: Rows) -> None:
         """Pass rows only to the queues, in order."""

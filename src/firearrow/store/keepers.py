@@ -41,7 +41,7 @@ class Keeper(Protocol):
         ...
 
 
-class Worth(NamedTuple):
+class DeletionWorth(NamedTuple):
     """The number of files that may be deleted, and the pending messages in the files that were looked at."""
 
     files: int
@@ -77,7 +77,7 @@ class Keepers:
                 await keeper.drop_below(physical)
         self._shortages = 0
 
-    async def worth(self, files: Sequence[LogFile], wanted: int) -> Worth:
+    async def worth(self, files: Sequence[LogFile], wanted: int) -> DeletionWorth:
         """Return the number of the first ``wanted`` files that may be deleted: the deletion of some frees enough.
 
         Files behind them are looked at if need be: a part of the log that is full of pending messages is written again
@@ -93,4 +93,4 @@ class Keepers:
                 most = number
                 if most >= wanted:
                     break
-        return Worth(min(most, wanted), size, +pending)
+        return DeletionWorth(min(most, wanted), size, +pending)

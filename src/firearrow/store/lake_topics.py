@@ -1,6 +1,9 @@
 """Topics whose messages retention keeps until a lake has them: up to where in the log it may delete.
 
-An archive marks, queue by queue, up to which offset its tables have a topic; the broker hands the marks to the store
+An archive marks, queue by queue, up to which offset its tables have a topic, as offsets of a group of its own, whose
+name begins with ``FIREARROW_LAKE_``, by the requests that consumers commit with. A topic in several lakes counts as far
+as the slowest archive is; an archive that is given up is forgotten by deleting its group. Messages are released early
+only if every other group that has offsets in the topic has consumed them too. The broker hands the marks to the store
 (`LakeTopic`). `floors` turns them into two physical offsets for the decision (`deletion`):
 
 - *lacked*: the first message of such a topic that a lake lacks. No file that reaches beyond it is deleted by age.
@@ -8,12 +11,13 @@ An archive marks, queue by queue, up to which offset its tables have a topic; th
   every group that consumes the topic has it; messages of all other topics, the broker's own included, never are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import maxsize
 from typing import Final
 
 from msgspec import Struct
 
+from firearrow.model.names import LAKE_GROUP_PREFIX
 from firearrow.runtime.turn import Pace
 from firearrow.store.deletion import NO_FLOORS, Floors
 from firearrow.store.queue.table import Queues
@@ -29,6 +33,20 @@ class LakeTopic(Struct, frozen=True):
     """The offset up to which every lake has a queue; a queue that is not there is in no lake."""
     released: Mapping[int, int] | None = None
     """The offset up to which messages may be deleted before they expire, by queue; None if none may be."""
+
+    @classmethod
+    def of(cls, offsets: Mapping[str, Mapping[int, int]], *, is_released: bool) -> "LakeTopic":
+        """Return what lakes, and all groups if the topic is released early, have of it: ``offsets`` by group."""
+        marks = _lowest([queues for group, queues in offsets.items() if group.startswith(LAKE_GROUP_PREFIX)])
+        return cls(marks, _lowest([marks, *offsets.values()]) if is_released else None)
+
+
+def _lowest(by_reader: Sequence[Mapping[int, int]]) -> dict[int, int]:
+    """Return the offset that all readers have reached, by queue; without queues that one of them lacks."""
+    if not by_reader:
+        return {}
+    common = set(by_reader[0]).intersection(*by_reader[1:])
+    return {queue_id: min(reader[queue_id] for reader in by_reader) for queue_id in common}
 
 
 NOT_KEPT: Final = LakeTopic({})

@@ -127,7 +127,7 @@ class UniformRows(Sequence[Placed]):
 Rows: TypeAlias = list[Placed] | UniformRows
 
 
-class Appended(Struct, frozen=True, gc=False):
+class AppendPosition(Struct, frozen=True, gc=False):
     """The position of an append. The record is written or flushed once the log has reached ``end``."""
 
     physical_offset: int

@@ -33,8 +33,8 @@ from firearrow.model.names import LAKE_GROUP_PREFIX, TRANSACTION_GROUP
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, Usage
 from firearrow.runtime.turn import Pace
-from firearrow.store.deletion import ALL_HELD, Decision, Floors, LogFile, RetentionConfig, decide
-from firearrow.store.keepers import Keepers, Worth
+from firearrow.store.deletion import ALL_HELD, DeletionPlan, Floors, LogFile, RetentionConfig, decide
+from firearrow.store.keepers import DeletionWorth, Keepers
 from firearrow.store.lake_topics import LakeTopic, floors
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.paths import COMMIT_LOG, log_path
@@ -72,7 +72,7 @@ class Retention:
         is_copy: bool = False,
     ) -> None:
         self.refusal: ResourceShortage | None = None
-        """Why sends are refused, because of the disk or of the views; None while they are accepted."""
+        """The reason why sends are refused, because of the disk or of the views; None while they are accepted."""
         self.master_start: int | None = None
         """In a copy: where the master's log began, when it had nothing that is not here; None until it told."""
         self._is_copy = is_copy
@@ -129,7 +129,7 @@ class Retention:
                 await self._short.wait()
         self._short.clear()
 
-    async def round(self) -> Decision:
+    async def round(self) -> DeletionPlan:
         """Check the disk, delete files that may be deleted, and refuse or accept sends."""
         now_ms = self._clock.now_ms()
         hour = datetime.fromtimestamp(now_ms / 1000, self._zone).hour
@@ -174,8 +174,8 @@ class Retention:
         self._short.clear()
 
     async def _worthwhile(
-        self, decision: Decision, files: list[LogFile], usage: Usage, *, is_pressing: bool
-    ) -> Decision:
+        self, decision: DeletionPlan, files: list[LogFile], usage: Usage, *, is_pressing: bool
+    ) -> DeletionPlan:
         """Return the decision without files whose deletion would free too little, because of pending messages.
 
         When a write of the log found no room and that is pressing, one file is deleted whatever is pending in it.
@@ -190,7 +190,7 @@ class Retention:
         forced = max(worth.files, int(was_short))
         return decision._replace(delete=decision.delete[: expired + forced], forced=forced)
 
-    def _gone_at_master(self, decision: Decision, usage: Usage) -> Decision:
+    def _gone_at_master(self, decision: DeletionPlan, usage: Usage) -> DeletionPlan:
         """Return the decision without files that the master still has."""
         start = self.master_start or 0
         kept = sum(file.start + file.size > start for file in decision.delete)
@@ -207,7 +207,7 @@ class Retention:
         delete = decision.delete[: len(decision.delete) - kept]
         return decision._replace(delete=delete, forced=max(decision.forced - kept, 0))
 
-    def _tell_futile(self, worth: Worth, usage: Usage) -> None:
+    def _tell_futile(self, worth: DeletionWorth, usage: Usage) -> None:
         """Log once when pending messages begin to keep files on a disk that is too full."""
         if not worth.files and not self._is_futile:
             pending = " and ".join(f"{size >> 20} MiB of {kept}" for kept, size in worth.pending.items())
@@ -227,7 +227,7 @@ class Retention:
         topics = self._lake_topics()
         return ALL_HELD if topics is None else await floors(self._views.queues, self._log.min_offset, topics)
 
-    def _tell_held(self, decision: Decision, found: Floors) -> None:
+    def _tell_held(self, decision: DeletionPlan, found: Floors) -> None:
         """Warn once when a topic begins to hold expired files."""
         topic = found.topic if decision.is_held else ""
         if topic and topic != self._held_by:
@@ -265,7 +265,7 @@ class Retention:
             logger.warning("sends are accepted again: the disk is %d %% full", used, extra={"used_percent": used})
         self._note_refusal()
 
-    async def _delete(self, decision: Decision, *, is_pressing: bool) -> None:
+    async def _delete(self, decision: DeletionPlan, *, is_pressing: bool) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
         if decision.forced:

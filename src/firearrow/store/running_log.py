@@ -13,7 +13,7 @@ from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
 from firearrow.store.log.copied_log import CopiedLog
 from firearrow.store.log.flush import Flusher
-from firearrow.store.log.next_segment import SegmentAhead
+from firearrow.store.log.next_segment import NextSegment
 from firearrow.store.log.progress import Sink
 from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.recovery.open_log import OpenedLog, checkpoint_crc, open_log
@@ -38,9 +38,7 @@ class RunningLog:
         """The largest body that a client may send, in bytes."""
         self.flusher = Flusher(disk, clock, self.log, opened.slot, config)
         self._disk = disk
-        self._ahead = SegmentAhead(
-            disk, opened.segments, self.log, zeroed=config.syncs_first and config.zero_fill_ahead
-        )
+        self._ahead = NextSegment(disk, opened.segments, self.log, zeroed=config.syncs_first and config.zero_fill_ahead)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
 
@@ -58,7 +56,7 @@ class RunningLog:
 
     @property
     def shortage(self) -> DiskError | None:
-        """Why there is no next segment, so that appends will soon be refused; None when nothing is known."""
+        """The reason why there is no next segment, so that appends will soon be refused; None when nothing is known."""
         return self._ahead.failure
 
     def configure(self, config: LogConfig) -> None:

@@ -26,7 +26,7 @@ from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.log_copy import LogCopy
 from firearrow.store.mend import Mend
-from firearrow.store.placement import FLUSHED, Appended, Level
+from firearrow.store.placement import FLUSHED, AppendPosition, Level
 from firearrow.store.read.log_bytes import LogBytes
 from firearrow.store.read.lookup import Lookups
 from firearrow.store.read.queue_reader import QueueReader, ReadRequest, ReadResult
@@ -100,7 +100,7 @@ class Store:
 
     @property
     def trouble(self) -> DiskError | None:
-        """Why no message can be taken, now or as soon as the present log file is full; None while all is well."""
+        """The reason to refuse messages, now or as soon as the present log file is full; None while all is well."""
         return self.log.fenced or self.retention.refusal or self._running.shortage
 
     @classmethod
@@ -217,7 +217,7 @@ class Store:
 
     # ---- writing
 
-    def append(self, draft: Draft) -> Appended:
+    def append(self, draft: Draft) -> AppendPosition:
         """Append a message. It is not safe before its end is `reached`."""
         if self.retention.refusal is not None:
             raise self.retention.refusal

@@ -11,9 +11,11 @@ from typing import Final
 
 EVERY_S: Final = 10.0
 """The interval at which repeats are logged."""
+MOST_KINDS: Final = 256
+"""The most kinds of warnings that are counted apart; then all counts begin anew."""
 
 
-class Damped:
+class DampedEvents:
     """Counts events of one kind. Time is an argument, in seconds."""
 
     __slots__ = ("_said", "_said_at", "total")
@@ -38,3 +40,23 @@ class Damped:
         times = self.count(now)
         if times:
             log.warning(event, extra={**values, "times": times})
+
+
+class Trouble:
+    """The warnings of one client, by kind."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._kinds: dict[str, DampedEvents] = {}
+
+    def say(self, now: float, kind: str, text: str, *values: object, **extra: object) -> None:
+        """Count one more of ``kind``, and warn if it is time to."""
+        if len(self._kinds) > MOST_KINDS:
+            self._kinds.clear()
+        count = self._kinds.setdefault(kind, DampedEvents()).count(now)
+        if count > 1:
+            self._log.warning(
+                f"{text} (repeated %d times since the last line)", *values, count, extra={**extra, "times": count}
+            )
+        elif count:
+            self._log.warning(text, *values, extra=extra)

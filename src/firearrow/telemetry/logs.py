@@ -27,7 +27,7 @@ _ESCAPES: Final = {
 _TRACE_ESCAPES: Final = {code: escape for code, escape in _ESCAPES.items() if chr(code) not in "\n\t"}
 
 
-class Form(StrEnum):
+class LineForm(StrEnum):
     """The form of a line."""
 
     TEXT = "text"
@@ -72,19 +72,19 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def log_to_stderr(level: str = "INFO", form: Form = Form.TEXT) -> None:
+def log_to_stderr(level: str = "INFO", form: LineForm = LineForm.TEXT) -> None:
     """Log everything of ``level`` and above to standard error."""
     _log_to(logging.StreamHandler(), level, form)
 
 
-def log_to_file(path: str, level: str = "INFO", form: Form = Form.TEXT) -> None:
+def log_to_file(path: str, level: str = "INFO", form: LineForm = LineForm.TEXT) -> None:
     """Log to a file, which is renamed when it is large; ``FILES_KEPT`` old ones are kept."""
     handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
     _log_to(handler, level, form)
 
 
-def _log_to(handler: logging.Handler, level: str, form: Form) -> None:
-    handler.setFormatter(JsonFormatter() if form is Form.JSON else ValuesFormatter())
+def _log_to(handler: logging.Handler, level: str, form: LineForm) -> None:
+    handler.setFormatter(JsonFormatter() if form is LineForm.JSON else ValuesFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 

@@ -45,7 +45,7 @@ from firearrow.runtime.machine import this_machine
 from firearrow.runtime.network import Address
 from firearrow.settings import Source
 from firearrow.testing.ports import free_broker_port, free_port
-from firearrow.testing.running_server import Cable, Serving
+from firearrow.testing.running_server import Cable, ServerTask
 
 LOOPBACK: Final = "127.0.0.1"
 WAIT_SECONDS: Final = 60.0
@@ -61,7 +61,7 @@ class _Member:
         self.address = f"{LOOPBACK}:{port}"
         self.port = port
         self.cable = Cable()
-        self.serving: Serving[object] | None = None
+        self.serving: ServerTask[object] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -266,7 +266,7 @@ class Cluster:
         if member.is_running:
             raise SettingsError(f"{member.name} is running already")
         member.cable = Cable()
-        member.serving = Serving(block, member.name)
+        member.serving = ServerTask(block, member.name)
         await member.serving.start()
 
     @asynccontextmanager

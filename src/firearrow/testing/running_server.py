@@ -15,7 +15,7 @@ from firearrow.runtime.network import Address, Listener, Network, ProtocolFactor
 T = TypeVar("T")
 
 
-class Serving(Generic[T]):
+class ServerTask(Generic[T]):
     """One server: its block, held open by a task."""
 
     def __init__(self, block: Callable[[], AbstractAsyncContextManager[T]], name: str) -> None:
@@ -57,7 +57,7 @@ class Serving(Generic[T]):
                 raise
 
 
-class _Tapped(asyncio.Protocol):
+class _TappedProtocol(asyncio.Protocol):
     """A protocol that reports its transport to a cable and passes everything else on."""
 
     def __init__(self, inner: asyncio.Protocol, cable: "Cable") -> None:
@@ -89,13 +89,13 @@ class Cable:
         """Open a connection."""
         if self._is_pulled:
             raise ConnectionFailed(f"cannot connect to {address}: the cable is pulled")
-        return await self._inner.connect(lambda: _Tapped(factory(), self), address)
+        return await self._inner.connect(lambda: _TappedProtocol(factory(), self), address)
 
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
         """Accept connections."""
         if self._is_pulled:
             raise ListenFailed(f"cannot listen on {address}: the cable is pulled")
-        listener = await self._inner.listen(lambda: _Tapped(factory(), self), address)
+        listener = await self._inner.listen(lambda: _TappedProtocol(factory(), self), address)
         self._listeners.append(listener)
         return listener
 

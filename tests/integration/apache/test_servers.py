@@ -8,15 +8,27 @@ from pathlib import Path
 import pytest
 
 from judges import ApacheBroker, ApacheNameServer, ChildFailed, Judge, Mqadmin, MqadminFailed, fresh
+from judges.install.artifacts import POP_VERSION
 from judges.server_process import wait_for
 from judges.shared import SharedServers
 from judges.wire import GET_CLUSTER, ask
+
+GET_RUNTIME = 28
 
 pytestmark = pytest.mark.apache
 
 
 def test_broker_is_registered_when_ready(apache_broker: ApacheBroker, apache_nameserver: ApacheNameServer) -> None:
     assert apache_broker.address.encode() in ask(apache_nameserver.address, GET_CLUSTER).body
+
+
+def test_the_judge_of_pop_is_a_broker_of_its_version() -> None:
+    with ApacheNameServer(POP_VERSION) as names, ApacheBroker(POP_VERSION, name_servers=[names.address]) as broker:
+        topic = broker.create_topic(fresh("pop"))
+        described = ask(broker.address, GET_RUNTIME)
+    assert described.code == 0
+    assert b'"brokerVersionDesc":"V5_5_1"' in described.body, described.body
+    assert topic
 
 
 def test_mqadmin_runs_many_commands(

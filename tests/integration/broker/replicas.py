@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from campaigns.failover.etcd_cluster import etcd_command
 from campaigns.failover.group import NAME
-from firearrow.broker.failover.group_values import Seen, decode
+from firearrow.broker.failover.group_values import GroupView, decode
 from firearrow.cli.failover.commands import failover
 from firearrow.client import Message, Producer, PullConsumer
 from firearrow.errors import FireArrowError
@@ -75,7 +75,7 @@ class EtcdMachines:
 
     @property
     def address(self) -> str:
-        """What ``coordinatorAddress`` is."""
+        """The value of ``coordinatorAddress``."""
         return ";".join(machine.url for machine in self.machines)
 
     def __enter__(self) -> Self:
@@ -95,10 +95,10 @@ class EtcdMachines:
         """The door to a group."""
         return Etcd(self.address.split(";"), CLUSTER, name, lease_s=2, tls=self.client_tls)
 
-    def seen(self, name: str) -> Seen | None:
-        """What is kept about a group; None when nobody answers."""
+    def seen(self, name: str) -> GroupView | None:
+        """The stored state of a group; None when no machine answers."""
 
-        async def read() -> Seen:
+        async def read() -> GroupView:
             door = self.door(name)
             try:
                 return decode(await door.read())

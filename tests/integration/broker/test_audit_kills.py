@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.samples import a_topic
-from firearrow.access.audit_lines import Verified, verify
+from firearrow.access.audit_lines import AuditVerification, verify
 from firearrow.access.audit_log import ALLOWED, REFUSED
 from firearrow.errors import ConnectionFailed, ConnectionLost, RequestRefused
 from firearrow.protocol.auth import Credentials, Signer
@@ -37,7 +37,7 @@ innerClientAuthenticationCredentials={{"accessKey":"root","secretKey":"root-secr
 """
 
 
-def verified(store: Path, which: str) -> Verified:
+def verified(store: Path, which: str) -> AuditVerification:
     files = sorted((store / "audit").glob(f"{which}-*"))
     return verify([(file.name, file.read_bytes()) for file in files])
 

@@ -1,4 +1,4 @@
-"""What operators do with a group that elects its master, by the commands: real brokers and three machines of etcd."""
+"""Operators' acts on a group that elects its master, by the commands: real brokers and three machines of etcd."""
 
 import asyncio
 import json
@@ -159,7 +159,7 @@ def test_operators_act_while_one_machine_of_etcd_is_down_and_after_etcd_lost_its
 
 
 def _said(group: Group, number: int) -> str:
-    """What a broker has logged, once it has looked at its group."""
+    """The log of a broker, once it has looked at its group."""
     log = group.brokers[number].log
     wait_for(lambda: "counts for a new group only" in log.read_text(), "the warning about inSyncReplicas")
     return log.read_text()

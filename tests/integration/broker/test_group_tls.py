@@ -54,7 +54,7 @@ def settings_of(shown: CertificateFiles) -> dict[str, str]:
 
 
 def client_tls(shown: CertificateFiles) -> ClientTls:
-    """What clients show and trust."""
+    """The certificates that clients show and trust."""
     certificate, key = shown
     return ClientTls(
         enabled=True, verify_server=True, trust_path=certificate, certificate_path=certificate, key_path=key

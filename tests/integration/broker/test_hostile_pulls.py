@@ -13,15 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from firearrow.broker.pull.long_poll import ParkedPulls
-from firearrow.broker.pull.woken import WokenPulls
 from firearrow.client import Producer, PullConsumer
 from firearrow.errors import DiskError
 from firearrow.model import Message, MessageQueue
 from firearrow.protocol.codes import RequestCode, ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset
 from firearrow.remoting import connection
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.handlers import Call
+from firearrow.remoting.room import MOST_IN_A_TURN
+from firearrow.runtime.turn import ShareBudget
 from firearrow.store.store import Store
 from firearrow.testing import Cluster
 from tests.integration.broker.conftest import Scenario
@@ -43,13 +44,13 @@ async def until(condition: Callable[[], object], what: str, seconds: float = 20.
         await asyncio.sleep(0.005)
 
 
-def connections() -> list[Connection]:
+def connections() -> list[ConnectionDriver]:
     """The open ones of this process, at either end."""
-    return [one for one in gc.get_objects() if type(one) is Connection and one.is_open]
+    return [one for one in gc.get_objects() if type(one) is ConnectionDriver and one.is_open]
 
 
 async def waiting_pulls() -> ParkedPulls[Any]:
-    """Where the pulls of the broker that is connected to wait."""
+    """The waiting pulls of the broker that is connected to."""
     found: list[ParkedPulls[Any]] = []
 
     def look() -> bool:
@@ -69,7 +70,7 @@ async def fill(cluster: Cluster, megabytes: int) -> None:
 
 
 def unsent_bytes() -> int:
-    """What all connections of this process hold for peers that do not read."""
+    """The bytes that all connections of this process hold for peers that do not read."""
     transports = [one._transport for one in connections()]
     return sum(transport.get_write_buffer_size() for transport in transports if transport is not None)
 
@@ -206,12 +207,12 @@ def test_a_read_error_costs_one_woken_pull_its_answer_and_no_other(caplog: pytes
 
 async def wake_a_herd() -> None:
     slices: list[tuple[int, int]] = []
-    serve, read_hot, reads = WokenPulls.serve_a_turn, Store.read_hot, 0
+    serve, read_hot, reads = ShareBudget.serve, Store.read_hot, 0
 
-    def sliced(self: WokenPulls[Any]) -> None:
-        before = len(self), reads
+    def sliced(self: ShareBudget) -> None:
+        before = self.waiting, reads
         serve(self)
-        slices.append((before[0] - len(self), reads - before[1]))
+        slices.append((before[0] - self.waiting, reads - before[1]))
 
     def counting(self: Store, topic: str, queue_id: int, pull: Any) -> Any:
         nonlocal reads
@@ -219,7 +220,7 @@ async def wake_a_herd() -> None:
         return read_hot(self, topic, queue_id, pull)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WokenPulls, "serve_a_turn", sliced)
+        patch.setattr(ShareBudget, "serve", sliced)
         async with Cluster() as cluster, Producer(cluster.address) as producer:
             await cluster.create_topic("t", queues=1)
             async with Line(cluster.broker_address()) as one, Line(cluster.broker_address()) as other:
@@ -263,7 +264,7 @@ async def ask_much_at_once() -> None:
                 opaques = [heading.opaque for heading, _ in await line.answers(MANY)]
     assert opaques == list(range(1, MANY + 1))
     assert sum(in_turns) >= MANY
-    assert max(in_turns) <= 2 * connection.MOST_IN_A_TURN + 64, "one connection took a turn for itself"
+    assert max(in_turns) <= 2 * MOST_IN_A_TURN + 64, "one connection took a turn for itself"
 
 
 def test_one_connection_has_a_part_of_every_turn(run: Callable[[Scenario], None]) -> None:

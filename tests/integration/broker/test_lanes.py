@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from campaigns.samples import a_topic
-from firearrow.broker.lanes import Lanes, Wait
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.client import Producer
 from firearrow.model import Message
 from firearrow.protocol.codes import RequestCode
@@ -57,12 +57,12 @@ async def ask_beside_lookups() -> None:
         good.write(VIEW)
         await good.answers(1)
         bad.write(*[COLLIDING] * FLOOD)
-        await until(lambda: lanes().waiting(Wait.INDEX) > FLOOD // 2, "the lookups wait")
+        await until(lambda: lanes().waiting(WaitKind.INDEX) > FLOOD // 2, "the lookups wait")
         for request in (VIEW, SIMPLE, BACK, TOPIC):
             good.write(request)
             ((heading, _),) = await good.answers(1, 10)
             assert heading.code == 0, (request, heading)
-        assert lanes().waiting(Wait.INDEX) > FLOOD // 2, "others had to wait until most lookups were done"
+        assert lanes().waiting(WaitKind.INDEX) > FLOOD // 2, "others had to wait until most lookups were done"
 
 
 def test_nobody_waits_for_the_lookups_of_another_client(run: Callable[[Scenario], None]) -> None:
@@ -75,9 +75,11 @@ async def leave_lookups_behind() -> None:
         await good.answers(1)
         async with Line(cluster.broker_address()) as bad:
             bad.write(*[COLLIDING] * FLOOD)
-            await until(lambda: lanes().waiting(Wait.INDEX) > FLOOD // 2, "the lookups wait")
+            await until(lambda: lanes().waiting(WaitKind.INDEX) > FLOOD // 2, "the lookups wait")
         work = lanes()
-        await until(lambda: not work.waiting(Wait.INDEX) and not work._at_work, "the jobs of the client are dropped", 5)
+        await until(
+            lambda: not work.waiting(WaitKind.INDEX) and not work._at_work, "the jobs of the client are dropped", 5
+        )
         good.write(BACK)
         ((heading, _),) = await good.answers(1, 10)
         assert heading.code == 0

@@ -9,13 +9,13 @@ import uvloop
 
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.lanes import Lane, Lanes
-from firearrow.broker.pull import backlog, woken
-from firearrow.broker.pull.backlog import PULL_BYTES
-from firearrow.broker.pull.long_poll import Parked
+from firearrow.broker.pull.backlog import BacklogLine
+from firearrow.broker.pull.long_poll import ParkedPull
 from firearrow.broker.transaction import checks
 from firearrow.broker.transaction.checks import Checks
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.handlers import Call
+from firearrow.runtime.turn import ShareBudget
 from tests.integration.broker.test_checks import ask_beside_silent_groups
 from tests.integration.broker.test_hostile_pulls import (
     leave_while_waiting,
@@ -51,8 +51,8 @@ def timer_asked_when(patch: pytest.MonkeyPatch) -> None:
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:
     """A4: everything that was read is answered before anything is written, however much that is."""
-    patch.setattr(Connection, "_is_full", lambda _self: False)
-    patch.setattr(backlog, "MOST_IN_A_TURN", 1 << 40)
+    patch.setattr(ConnectionDriver, "_is_full", lambda _self: False)
+    patch.setattr(BacklogLine, "is_full", False)
 
 
 def waiting_in_the_shared_budget(patch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def forgotten_disconnect(patch: pytest.MonkeyPatch) -> None:
 def unguarded_wake(patch: pytest.MonkeyPatch) -> None:
     """A17: an exception of one pull that woke ends the turn of all."""
 
-    def serve(self: PullHandlers, parked: Parked[Any], made: Any) -> int:
+    def serve(self: PullHandlers, parked: ParkedPull[Any], made: Any) -> int:
         answer = self._late_answer(parked, made)
         if answer is not None:
             parked.ticket.later.answer(answer)
@@ -79,7 +79,7 @@ def unguarded_wake(patch: pytest.MonkeyPatch) -> None:
 
 def herd_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     """D8: everybody who woke is served in one turn."""
-    patch.setattr(woken, "SLICE_BYTES", PULL_BYTES << 30)
+    patch.setattr(ShareBudget, "left_ns", 1)
 
 
 def one_line_of_jobs(patch: pytest.MonkeyPatch) -> None:
@@ -126,10 +126,8 @@ def silent_groups_in_turn(patch: pytest.MonkeyPatch) -> None:
 
 def take_whatever(self: Lane) -> Any:
     """Take the next job while a place is free, whoever has the others."""
-    if self._running >= self._places or not self._line:
-        return None
-    owner, peers = next(iter(self._line.items()))
-    return self._start(owner, next(iter(peers)))
+    first = self._line.next()
+    return None if first is None or self._running >= self._places else self._start(*first)
 
 
 PLANTED: dict[Plant, Callable[[], Coroutine[Any, Any, None]]] = {

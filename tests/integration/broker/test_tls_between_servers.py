@@ -38,12 +38,12 @@ SERVES = {"master": "broker serves", "slave": "copies the log of"}
 
 
 class Cluster(NamedTuple):
-    """Where everything is."""
+    """The addresses and files of a cluster."""
 
     names: str
     port: int
     shown: CertificateFiles
-    """What all servers show, and their clients too."""
+    """The certificate that all servers show, and their clients too."""
     trusted: Path
     """The certificates that everybody trusts: the ones in use, and the next ones."""
     later: CertificateFiles

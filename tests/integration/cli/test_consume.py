@@ -1,4 +1,4 @@
-"""What ``firearrow consume`` says, prints and leaves behind."""
+"""``firearrow consume``: its messages, its output and its offsets."""
 
 import http.server
 import socket

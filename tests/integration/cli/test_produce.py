@@ -1,4 +1,4 @@
-"""What ``firearrow produce`` promises of order, and how it ends at a terminal."""
+"""``firearrow produce``: the order of its messages, and its end at a terminal."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""What users give to consumers does what they meant, or they hear of it: whatever it returns and however it ends."""
+"""Users' functions do what users meant, or users hear of it: whatever it returns and however it ends."""
 
 import asyncio
 import subprocess

@@ -42,7 +42,7 @@ def forked(work: Callable[..., None], *arguments: object) -> Iterator[Connection
 
 
 def in_workers(work: Callable[..., None], arguments: Sequence[tuple[object, ...]]) -> list[Any]:
-    """What each of the workers says, which run at once."""
+    """The output of each of the workers, which run at once."""
     with ExitStack() as stack:
         pipes = [stack.enter_context(forked(work, *each)) for each in arguments]
         return [pipe.recv() for pipe in pipes]

@@ -1,4 +1,5 @@
-"""What the guide on mirrors promises: TLS, damaged messages, a start at the end, rings, delays, transactions, rows."""
+"""The promises of the guide on mirrors: TLS, damaged messages, a start at the end, rings, delays, transactions,
+rows."""
 
 import asyncio
 from datetime import timedelta

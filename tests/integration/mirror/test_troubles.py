@@ -7,7 +7,7 @@ import pytest
 
 from firearrow import Message, Producer
 from firearrow.errors import IllegalMessage
-from firearrow.mirror.left_out import LeftOut
+from firearrow.mirror.left_out import LeftOutQueues
 from firearrow.mirror.mirror import Mirror, Order, Side
 from firearrow.model import keys
 from firearrow.model.flags import PERM_READ, PERM_WRITE
@@ -86,7 +86,7 @@ def test_a_closed_topic_waits_alone_and_goes_on_when_it_is_opened(
 
 def test_a_mirror_that_hides_what_it_left_out_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: a run to the present end succeeds although it left queues out."""
-    monkeypatch.setattr(LeftOut, "require_none", lambda _self: None)
+    monkeypatch.setattr(LeftOutQueues, "require_none", lambda _self: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         mirror_tests.test_a_broker_on_which_the_topic_has_no_queues_is_copied_and_a_closed_one_is_told(tmp_path)
 

@@ -28,7 +28,7 @@ from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvCo
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting import room
 from firearrow.remoting.caller import Caller
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.flow import STRANGER
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.limits import Limits
@@ -42,7 +42,7 @@ GET = GetKvConfig(namespace="n", key="k")
 PUT = PutKvConfig(namespace="n", key="k", value="v")
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 PATIENCE_MS = 60_000
-"""How long a scenario may take: the machine may be busy elsewhere, and only a hang takes so long."""
+"""The longest time that a scenario may take: the machine may be busy elsewhere, and only a hang takes so long."""
 
 
 @pytest.fixture(params=["stock", "uvloop"])
@@ -428,6 +428,45 @@ def test_calls_a_second(run: Callable[[Scenario], None], capsys: pytest.CaptureF
     run(scenario)
 
 
+def test_calls_and_one_way_requests_made_at_once_leave_in_turns(run: Callable[[Scenario], None]) -> None:
+    """Forty bodies of 1 MiB, where 8 MiB may wait to be sent: none is lost, and the connection stays."""
+
+    async def scenario() -> None:
+        async with Echo(caller_limits=Limits(max_unsent_bytes=8 * MIB)) as echo:
+            body = bytes(MIB)
+            connection = await echo.caller.ready(echo.address)
+            calls = [echo.caller.call(echo.address, GET, body, timeout_ms=PATIENCE_MS) for _ in range(40)]
+            tells = [echo.caller.tell(echo.address, PUT, body, timeout_ms=PATIENCE_MS) for _ in range(40)]
+            replies = await asyncio.gather(*calls, *tells)
+            assert [len(reply.body) for reply in replies[:40] if reply is not None] == [MIB] * 40
+            await until(lambda: len(echo.told) == 40)
+            assert echo.caller.standing(echo.address) is connection
+
+    run(scenario)
+
+
+def test_waiting_calls_are_answered_beside_a_busy_loop(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            body, at_work = bytes(4096), True
+
+            async def works() -> None:
+                while at_work:
+                    until_s = time.perf_counter() + 0.005
+                    while time.perf_counter() < until_s:
+                        pass
+                    await asyncio.sleep(0)
+
+            busy = asyncio.create_task(works())
+            calls = [echo.caller.call(echo.address, GET, body, timeout_ms=PATIENCE_MS) for _ in range(1000)]
+            replies = await asyncio.gather(*calls)
+            at_work = False
+            await busy
+            assert len(replies) == 1000
+
+    run(scenario)
+
+
 class LargeBody(bytearray):
     """A body that can be seen to be freed."""
 
@@ -477,17 +516,17 @@ def test_an_answer_of_which_only_the_rest_is_counted_is_seen(monkeypatch: pytest
 
 
 ONE_READ = 256 * 1024
-"""What uvloop reads at once."""
+"""The bytes that uvloop reads at once."""
 MANY = 20_000
 
 
 async def hold_a_connection_as_it_opens() -> None:
     """A connection that is held while it opens is read once at most until it is let go."""
-    held: list[Connection] = []
+    held: list[ConnectionDriver] = []
 
     def hold(peer: object) -> None:
         if not held:
-            assert isinstance(peer, Connection)
+            assert isinstance(peer, ConnectionDriver)
             held.append(peer)
             peer.pause_stranger(0.5)
 

@@ -283,9 +283,9 @@ def reads_the_dialect_slowly() -> None:
 
 def reads_any_number_of_fields() -> None:
     """G2 of the third review: all fields of a compact header are read before anything is checked."""
-    from firearrow.protocol import header_compact
+    from firearrow.protocol import compact_decoder
 
-    put(header_compact, "FIELDS_MAX", 1 << 30)
+    put(compact_decoder, "FIELDS_MAX", 1 << 30)
 
 
 def keeps_what_visitors_send() -> None:
@@ -314,12 +314,16 @@ def keeps_what_visitors_send() -> None:
 def takes_stars_as_apache_does() -> None:
     """G4 of the third review: the prefix of a name ends at its first star."""
     from firearrow.access import bodies
-    from firearrow.access.rules import ANY_NAME, Kind, Pattern, Resource, word
+    from firearrow.access.rules import ANY_NAME, Resource, ResourceKind, ResourcePattern, word
 
     def parse(text: str | None) -> Any:
         before, _, name = (text or "").partition(":")
-        kind, prefix = word(Kind, before), name.partition(ANY_NAME)[0]
-        return None if kind is None else Resource(kind, Pattern.PREFIXED if prefix else Pattern.ANY, prefix)
+        kind, prefix = word(ResourceKind, before), name.partition(ANY_NAME)[0]
+        return (
+            None
+            if kind is None
+            else Resource(kind, ResourcePattern.PREFIXED if prefix else ResourcePattern.ANY, prefix)
+        )
 
     put(bodies, "parse_resource", parse)
     put(bodies, "star_fault", lambda _text: None)

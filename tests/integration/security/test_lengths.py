@@ -34,7 +34,7 @@ HOSTILE = {
     "a header longer than its frame": struct.pack(">II", 8, 0x00FFFFFF) + b"{}{}",
     "a frame shorter than its own prefix": struct.pack(">II", 1, 0) + b"\0" * 8,
 }
-"""What ends the connection at once."""
+"""Inputs that end the connection at once."""
 
 
 def compact(code: int, fields: bytes, *, remark_size: int = 0, fields_size: int | None = None) -> bytes:
@@ -68,7 +68,7 @@ LIES = {
     ),
     "a batch whose message has 2 GiB": json_frame(SEND_BATCH, SEND, struct.pack(">5i", LARGEST, 0, 0, 0, LARGEST)),
 }
-"""What is refused with an answer, or ends the connection."""
+"""Inputs that are refused with an answer, or end the connection."""
 
 
 def is_closed(server: Victim, data: bytes) -> bool:

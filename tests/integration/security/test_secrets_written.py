@@ -38,7 +38,7 @@ from firearrow.protocol.requests.admin.auth import (
 )
 from firearrow.protocol.requests.admin.config import GetBrokerConfig, GetNamesrvConfig, UpdateBrokerConfig
 from firearrow.runtime.tls_settings import ClientTls
-from firearrow.spark.bodies.registry import Registry
+from firearrow.spark.bodies.registry import SchemaRegistry
 from firearrow.testing.certificates import self_signed
 from firearrow.testing.ports import free_port
 from judges.process import ChildFailed
@@ -61,7 +61,7 @@ DEBUG = ("--log-format", "json", "--log-level", "debug")
 
 @dataclass
 class Written:
-    """What was written: outputs by what wrote them, and directories."""
+    """The written texts: outputs by their writer, and directories."""
 
     outputs: dict[str, bytes] = field(default_factory=dict)
     directories: list[Path] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Written:
 
 
 def forms(secret: str) -> set[bytes]:
-    """How a secret can be written."""
+    """The forms in which a secret can be written."""
     data = secret.encode()
     return {
         data,
@@ -88,7 +88,7 @@ def forms(secret: str) -> set[bytes]:
 
 
 def found(written: Written) -> list[str]:
-    """Where secrets are that should not be, and private files that others can read."""
+    """Secrets in places where they should not be, and private files that others can read."""
     wrong = []
     for where, data in written.all():
         here = [secret for secret in SECRETS if any(form in data for form in forms(secret))]
@@ -196,7 +196,7 @@ def bad_starts(written: Written) -> None:
 
 
 def scrape(port: int) -> bytes:
-    """What the metrics port says."""
+    """The page of the metrics port."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         body: bytes = answer.read()
     return body
@@ -232,7 +232,7 @@ def test_no_secret_is_in_anything_that_servers_commands_and_clients_write(
         assert (broker.own / "audit").is_dir()
         written.outputs["the log of this process"] = caplog.text.encode()
         with pytest.raises(FireArrowError) as error:
-            Registry(f"ftp://user:{STRAY}@registry")
+            SchemaRegistry(f"ftp://user:{STRAY}@registry")
         written.outputs["registry"] = str(error.value).encode()
         assert found(written) == []
         assert USER_PASSWORD.encode() in (broker.own / "config" / "access.json").read_bytes(), (

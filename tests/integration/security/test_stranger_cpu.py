@@ -26,7 +26,7 @@ from tests.integration.security.victim import USERS_ON, WAIT_SECONDS, Victim
 pytestmark = pytest.mark.real
 
 TIMES_MAX = 3
-"""How many times the CPU of a send with long properties any header may take for the same number of bytes."""
+"""The CPU that any header may take, in times of a send with long properties of the same number of bytes."""
 PROPERTIES_BYTES = 2000
 LEAST_BYTES = 2_000_000
 """Bytes of each kind of header that are sent: ticks of the CPU's clock are coarse."""

@@ -38,7 +38,7 @@ WAIT_SECONDS = 60.0
 HEADING = b'{"code":%d,"language":"JAVA","version":495,"opaque":%d,"flag":0,"extFields":{}}'
 AT_ONCE = 500
 MEMORY_BYTES = 32 << 20
-"""What an attack may take at most while it lasts."""
+"""The most memory that an attack may take while it lasts."""
 OF_ITSELF = (
     "output.log",
     "checkpoint",
@@ -93,7 +93,7 @@ class Victim(OwnServer):
         return ask(self.address, code, fields, body, WAIT_SECONDS, OUR_VERSION)
 
     def codes_of(self, codes: Sequence[int]) -> dict[int, int]:
-        """What each code is answered with, asked without an account over one connection."""
+        """The answer to each code, asked without an account over one connection."""
         answered = {}
         with socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS) as peer, peer.makefile("rb") as answers:
             for chunk in (codes[at : at + AT_ONCE] for at in range(0, len(codes), AT_ONCE)):
@@ -111,7 +111,7 @@ class Victim(OwnServer):
         return {str(path.relative_to(self.home)) for path in self.home.rglob("*")}
 
     def outside(self) -> set[str]:
-        """What lies in the home outside the server's own directory."""
+        """The files in the home outside the server's own directory."""
         own = self.own.relative_to(self.home)
         return {path for path in self.paths() if not Path(path).is_relative_to(own)}
 
@@ -126,11 +126,11 @@ class Victim(OwnServer):
         self._before = self.memory_bytes("VmRSS")
 
     def grown_bytes(self) -> int:
-        """How much more the process took at most since ``watch_memory``."""
+        """The most memory that the process has added since ``watch_memory``."""
         return self.memory_bytes("VmHWM") - self._before
 
     def connections(self) -> int:
-        """How many sockets it has open."""
+        """The number of its open sockets."""
         return sum(path.is_socket() for path in Path(f"/proc/{self.pid}/fd").iterdir())
 
     def children(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What Apache's broker and ours do with clients that ask for much: run, not read.
+"""Apache's broker and ours with clients that ask for much: run, not read.
 
 python -m tests.interop.broker.habits [apache] [ours] [QUESTION ...]      prints a line for every question
 
@@ -59,14 +59,14 @@ def connect(broker: AnyBroker) -> socket.socket:
 
 
 def a_long_hold(broker: AnyBroker) -> str:
-    """How long a pull is held that asks for 45 s."""
+    """The time that a pull is held that asks for 45 s."""
     began = time.monotonic()
     answer = ask(broker.address, PULL, pull(1, 45_000), timeout_seconds=80)
     return f"answered with {answer.code} after {time.monotonic() - began:.0f} s"
 
 
 def pulls_of_the_dead(broker: AnyBroker) -> str:
-    """What is left of 200 waiting pulls 3 s after their connection has ended (counted in a JVM)."""
+    """The rest of 200 waiting pulls 3 s after their connection has ended (counted in a JVM)."""
     with connect(broker) as line:
         for number in range(200):
             line.sendall(frame(PULL, number, pull(1, 60_000)))
@@ -118,7 +118,7 @@ def half_frames(broker: AnyBroker) -> str:
 
 
 def notices(broker: AnyBroker) -> str:
-    """How often the first member of a group is told while 30 more come at once."""
+    """The number of notices to the first member of a group while 30 more come at once."""
     with ExitStack() as stack:
         lines = [stack.enter_context(connect(broker)) for _ in range(MEMBERS + 1)]
         for number, line in enumerate(lines):
@@ -143,7 +143,7 @@ def _heartbeat(client: str) -> bytes:
 
 
 def no_descriptors(broker: AnyBroker) -> str:
-    """What becomes of sends while 300 connections want descriptors of which 60 are left, and after they have gone."""
+    """The outcome of sends while 300 connections want descriptors of which 60 are left, and after they have gone."""
     used = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (used + 60, used + 60))
     with ExitStack() as stack:

@@ -96,7 +96,7 @@ class OurSecuredBroker(FireArrowBroker):
 def told(
     execute: Execute, home: Path, broker: str, steps: Sequence[tuple[tuple[str, str], str]] = STEPS
 ) -> Iterator[tuple[str, str]]:
-    """What every step printed: refusals by code and reason, without addresses, times and passwords."""
+    """The output of every step: refusals by code and reason, without addresses, times and passwords."""
     for (access, secret), line in steps:
         (home / "conf" / "tools.yml").write_text(f"accessKey: {access}\nsecretKey: {secret}\n")
         out, err = execute(line.format(b=broker))

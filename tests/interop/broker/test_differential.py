@@ -16,14 +16,14 @@ from tests.interop.nameserver.raw import Wire
 pytestmark = pytest.mark.apache
 
 APACHE = {"enablePropertyFilter": "true"}
-"""What is on by default at our broker alone."""
+"""Settings that are on by default at our broker alone."""
 PLACES = ("msgId", "indexLastUpdatePhyoffset", "indexLastUpdateTimestamp")
 
 GOES_ON = ("recall",)
-"""Where our remark begins with Apache's words and goes on with the setting to change."""
+"""Remarks of ours that begin with Apache's words and go on with the setting to change."""
 
 COUNTED = ("all topics, a page",)
-"""Where the answer counts what the brokers make by themselves, each in its own time."""
+"""Answers that count what the brokers make by themselves, each in its own time."""
 
 GET_RUNTIME_INFO = 28
 

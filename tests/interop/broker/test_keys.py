@@ -41,7 +41,7 @@ def pair() -> Iterator[Pair]:
 
 
 def sent_and_received(process: JudgeProcess, server: Broker) -> tuple[int, int, int]:
-    """How many sends were acknowledged, how many failed, and how many of the acknowledged ones were delivered."""
+    """The numbers of acknowledged sends, of failed ones, and of acknowledged ones that were delivered."""
     judge = process.at(server.name_servers[0])
     report = judge.send(TOPIC, COUNT, group=GROUP)
     got = 0

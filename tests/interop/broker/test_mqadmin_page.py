@@ -22,7 +22,7 @@ REFUSED_BY_THE_BROKER = re.compile(
     r"CODE: 3 +DESC: +request type \d+ not supported|only for controllerMode|broker-a\]? +error"
 )
 KNOWN_FAILURES = {"remappingStaticTopic", "rocksDBConfigToJson", "exportConfigs"}
-"""What the tools themselves stumble over before the broker is asked."""
+"""Commands that fail in the tools themselves before the broker is asked."""
 
 WORKING = {
     "updateTopicList": "-b $B -f $DIR/topics.json",

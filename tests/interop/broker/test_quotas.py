@@ -24,7 +24,7 @@ BYTES_RATE = 100_000
 SIZE = 4_000
 QUEUES = 4
 BESIDE_MS = 20
-"""How much slower a send beside may be: answers that are held back by mistake would take hundreds."""
+"""The delay that a send beside may have: answers that are held back by mistake would take hundreds."""
 
 Limit = Callable[[str, str], None]
 
@@ -52,7 +52,7 @@ def stock(request: pytest.FixtureRequest) -> Iterator[JudgeProcess]:
 
 
 async def latencies(producer: Producer, topic: str, is_over: Callable[[], bool]) -> list[float]:
-    """How long sends to an unlimited topic take, in milliseconds."""
+    """The times of sends to an unlimited topic, in milliseconds."""
     took = []
     while not is_over():
         began = time.perf_counter()

@@ -34,21 +34,21 @@ class Commands:
         )
 
     def __call__(self, *words: str, stdin: str = "") -> str:
-        """What a command prints; it must succeed."""
+        """Return the output of a command; it must succeed."""
         ran = self.process(*words, stdin=stdin)
         if ran.returncode:
             raise CommandFailed(f"firearrow {' '.join(words)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}")
         return ran.stdout
 
     def fails(self, *words: str, stdin: str = "") -> str:
-        """What a command says that must not succeed."""
+        """Return the error text of a command that must not succeed."""
         ran = self.process(*words, stdin=stdin)
         assert ran.returncode == 1, f"{ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         assert "Traceback" not in ran.stderr
         return ran.stderr
 
     def json(self, *words: str) -> Any:
-        """What a command prints with ``--json``, read."""
+        """Return the decoded output of a command with ``--json``."""
         return msgspec.json.decode(self(*words, "--json"))
 
     def json_lines(self, *words: str, stdin: str = "") -> list[Any]:

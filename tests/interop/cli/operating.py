@@ -1,4 +1,4 @@
-"""What an operator does in a day, by commands alone: the same on our brokers and on Apache's."""
+"""The work of an operator in a day, by commands alone: the same on our brokers and on Apache's."""
 
 import asyncio
 import json

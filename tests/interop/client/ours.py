@@ -23,7 +23,7 @@ def bodies(payload: Payload, count: int, topic: str, tags: Sequence[str] = (), *
 
 
 def report(payload: Payload, count: int, tags: Sequence[str] = ()) -> SendReport:
-    """What a judge would say had it sent them."""
+    """The report that a judge would give had it sent them."""
     return SendReport(
         payload=payload,
         indexes=tuple(range(count)),

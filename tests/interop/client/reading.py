@@ -10,7 +10,7 @@ from judges import fresh
 
 
 class Reader:
-    """What was read, and when."""
+    """The messages that were read, and their times."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []

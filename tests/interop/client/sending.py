@@ -57,7 +57,7 @@ class Sending:
         return True
 
     def progress(self) -> dict[str, int]:
-        """How far it has come."""
+        """The progress of the sender."""
         return {"acknowledged": len(self._acks), "failed": len(self._failed)}
 
     def halt(self) -> dict[str, Any]:

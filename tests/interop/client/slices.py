@@ -1,4 +1,5 @@
-"""What a run tries when trying everything would take too long: each commit another part, so that all come round."""
+"""The part of the cases that a run tries when all would take too long: each commit another part, so that all come
+round."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What operators ask of our consumer by way of Apache's brokers and Apache's tools."""
+"""Operators' requests to our consumer, by way of Apache's brokers and Apache's tools."""
 
 import asyncio
 

@@ -38,7 +38,7 @@ STEPS = {
     "after the end": "both",
     "nowhere": "both",
 }
-"""Where the process is killed, and what must be there afterwards."""
+"""The step at which the process is killed, and the rows that must be there afterwards."""
 LOST = "the connection is lost before the database commits"
 """The process is not killed here: it gets an error that leaves open whether the database has committed."""
 

@@ -172,7 +172,7 @@ async def send_each(producer: Producer, topic: str, name: str, count: int) -> No
 
 
 def committed(broker: ApacheBroker, group: str, topic: str) -> list[int]:
-    """How far a broker believes a group to be, queue by queue."""
+    """The offsets that a broker has of a group, queue by queue."""
     told = [
         ask(broker.address, QUERY_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue)})
         for queue in range(QUEUES)
@@ -193,7 +193,7 @@ async def send_at_last(producer: Producer, message: Message) -> None:
 
 
 def log_end(broker: ApacheBroker) -> int:
-    """How far a broker's log goes, as its files show."""
+    """The end of a broker's log, as its files show."""
     log = sorted((broker.store / "commitlog").glob("*"))
     if not log:
         return -1

@@ -1,4 +1,4 @@
-"""What is asked of every name server: scripts of requests, and where the answers differ on purpose.
+"""Scripts of requests for every name server, and the answers that differ on purpose.
 
 A ``Step`` may say that a version of Apache's answers otherwise, by the name of a reason in
 docs/reference/name-server-differences.md. The test insists on the difference, so that the list stays true.

@@ -98,7 +98,7 @@ def test_write_permission(pair: Pair) -> None:
 
 
 def counted(printed: str) -> str:
-    """What was printed, with the name server's own address blanked."""
+    """The output, with the name server's own address blanked."""
     return re.sub(r"127\.0\.0\.1:\d+", "NAMES", printed)
 
 

@@ -1,4 +1,4 @@
-"""What only Apache's brokers serve so far: accounts, TLS, replicas."""
+"""Features that only Apache's brokers serve so far: accounts, TLS, replicas."""
 
 import pickle
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow import Consumer
-from firearrow.cli.environment import Reach
+from firearrow.cli.environment import AccessOptions
 from firearrow.client import ReceivedMessage
 from firearrow.runtime.tls_settings import ClientTls
 from judges import ApacheNameServer, fresh
@@ -53,7 +53,7 @@ async def kill_letters(command: Commands, topic: str, group: str) -> None:
             everything.set()
         raise ValueError("no")
 
-    keys = Reach(tls=tls, access_key=OWNER[0], secret_key=OWNER[1])
+    keys = AccessOptions(tls=tls, access_key=OWNER[0], secret_key=OWNER[1])
     consumer = Consumer(
         reach["FIREARROW_NAMESRV"], group=group, topics=topic, start="first", max_reconsume_times=0, **keys
     )

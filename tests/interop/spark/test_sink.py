@@ -1,4 +1,4 @@
-"""What the sink sends in batches, consumers get one by one: at Apache's brokers of both versions and at ours."""
+"""Consumers get the messages of the sink's batches one by one: at Apache's brokers of both versions and at ours."""
 
 import pickle
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from firearrow.model import StoredMessage
 from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin
 from firearrow.spark.sink.sink_options import sink_options
-from firearrow.spark.sink.writer import FrozenQueues, Sent
+from firearrow.spark.sink.writer import FrozenQueues, SendCommit
 from judges import ApacheBroker, FireArrowBroker, Judge, Payload, fresh
 from judges.server_process import wait_for
 from tests.interop.client.ours import report
@@ -34,7 +34,7 @@ def rows(payload: Payload, **more: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns | more)
 
 
-def write(broker: ApacheBroker, topic: str, batch: pa.RecordBatch, **options: str) -> Sent:
+def write(broker: ApacheBroker, topic: str, batch: pa.RecordBatch, **options: str) -> SendCommit:
     given = {"nameServer": broker.name_servers[0], "topic": topic, **options}
     shipped = pickle.loads(pickle.dumps(FrozenQueues(sink_options(given), batch.schema.names)))
     assert isinstance(shipped, FrozenQueues)

@@ -1,4 +1,4 @@
-"""How many messages: a slice for every run, or as many as the environment says."""
+"""The number of messages: a slice for every run, or as many as the environment says."""
 
 import os
 from typing import Final
@@ -14,4 +14,4 @@ IN_TURNS: Final = _TOLD or 8_000
 EVERY: Final = 1 if _TOLD else 8
 """Ids and keys are asked of every so many messages; queues and times are always read in full."""
 SECONDS: Final = 3600 if _TOLD else 600
-"""What one test may take."""
+"""The longest time that one test may take."""

@@ -45,14 +45,14 @@ def test_stopped(broker_of: BrokerOf, record: Record) -> None:
 
 
 def figures_of(findings: Findings) -> dict[str, int]:
-    """What was found, as numbers."""
+    """The findings as numbers."""
     ways = {"by_queue": findings.by_queue, "by_id": findings.by_id, "by_key": findings.by_key}
     found = {f"found_{way}": count for way, count in (ways | {"by_time": findings.by_time}).items()}
     return {"records": findings.records} | found | {"wrong": len(findings.wrong)}
 
 
 def check_beside(broker: ApacheBroker, version: str) -> None:
-    """What else lies in the directory: ours must open it with all of that there."""
+    """Check the other files of the directory: ours must open it with all of them there."""
     names = {path.name for path in broker.store.iterdir()}
     assert {"commitlog", "consumequeue", "index", "config", "checkpoint", "lock"} <= names
     assert "abort" not in names

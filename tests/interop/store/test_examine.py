@@ -1,4 +1,5 @@
-"""What looks for messages must miss them: a store with one wrong byte or one message too few is not called good."""
+"""Programs that look for messages must miss them: a store with one wrong byte or one message too few is not called
+good."""
 
 import asyncio
 from pathlib import Path

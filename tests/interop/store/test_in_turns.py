@@ -80,7 +80,7 @@ class Turns:
         self.promised: dict[int, Place] = {}
         self.retried = 0
         self.figures: dict[str, int] = {}
-        """What the last look found, and how much was handed out before."""
+        """The findings of the last look, and the number of messages handed out before."""
         self.killed = False
         """Whether Apache's broker has been killed over this store."""
 

@@ -63,7 +63,7 @@ class Offsets:
         asked(address, MOVE_GROUP, told | {"offset": str(offset), "timestamp": "0", "isForce": "true"})
 
     def of(self, address: str) -> list[int]:
-        """Where the group is, by queue."""
+        """The offsets of the group, by queue."""
         answers = [asked(address, QUERY_CONSUMER_OFFSET, self._fields(queue_id)) for queue_id in (0, 1)]
         return [int(answer.fields["offset"]) for answer in answers]
 

@@ -26,9 +26,9 @@ from firearrow.remoting.caller import Caller
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.network import Address, SystemNetwork
-from firearrow.store.outside.directory import StoreView
-from firearrow.store.outside.inspect import overview
-from firearrow.store.outside.pending import Pending
+from firearrow.store.inspection.directory import StoreView
+from firearrow.store.inspection.inspect import overview
+from firearrow.store.inspection.pending import PendingCounts
 from judges import ApacheBroker, FireArrowBroker, fresh
 from judges.install.artifacts import SERVER_VERSIONS
 from judges.process import ChildFailed
@@ -120,7 +120,7 @@ class Begins:
             )
 
     async def end_of(self, topic: str) -> int:
-        """Where the first queue of a topic ends."""
+        """The end of the first queue of a topic."""
         answer = (await self.ask(GetMaxOffset(topic=topic, queue_id=0))).answer
         return int(answer.offset)
 
@@ -143,8 +143,8 @@ async def pop_and_time(begins: Begins) -> None:
         await begins.send(properties={keys.TIMER_DELAY_SEC: str(LATER_S)})
 
 
-async def pending_in(root: Path) -> Pending:
-    """What ``firearrow store inspect`` sees."""
+async def pending_in(root: Path) -> PendingCounts:
+    """The pending messages that ``firearrow store inspect`` sees."""
     disk = RealDisk(str(root), read_only=True)
     view = await StoreView.open(disk)
     try:
@@ -154,7 +154,7 @@ async def pending_in(root: Path) -> Pending:
         await disk.close()
 
 
-async def wait_for_pending(root: Path, expected: Pending) -> None:
+async def wait_for_pending(root: Path, expected: PendingCounts) -> None:
     """Wait until a running broker has written so much, and no more, into its files."""
     await asyncio.to_thread(
         wait_for, lambda: asyncio.run(pending_in(root)) == expected, f"{expected} in {root}", PATIENCE_S
@@ -187,7 +187,7 @@ def test_refused_until_apache_has_finished(shared_servers: SharedServers, versio
 
 async def play(broker: ApacheBroker, *, more: bool) -> None:
     """Transactions, and with ``more`` what 5.x alone has."""
-    begun = Pending(half_messages=3, timers=2 * more, check_points=int(more))
+    begun = PendingCounts(half_messages=3, timers=2 * more, check_points=int(more))
     await asyncio.to_thread(broker.start)
     topic = await asyncio.to_thread(broker.create_topic, fresh("begun"), 1)
     caller = Caller(SystemNetwork())
@@ -207,7 +207,7 @@ async def play(broker: ApacheBroker, *, more: bool) -> None:
     assert "half message" not in said, said
 
 
-async def taken_by_ours(broker: ApacheBroker, begun: Pending, *, is_refused: bool) -> None:
+async def taken_by_ours(broker: ApacheBroker, begun: PendingCounts, *, is_refused: bool) -> None:
     """Ours refuses the directory for pops, and opens it when told to; it forgets no half message."""
     assert await pending_in(broker.store) == begun
     refused = f"holds {replace(begun, half_messages=0, timers=0)}, begun by Apache's broker"
@@ -225,7 +225,7 @@ async def finish(begins: Begins, broker: ApacheBroker, topic: str, *, more: bool
     await asyncio.to_thread(broker.start)
     for half in begins.halves:
         await begins.end(half, COMMIT)
-    await wait_for_pending(broker.store, Pending())
+    await wait_for_pending(broker.store, PendingCounts())
     # Two plain ones, four that were committed, two timed ones; the one that was popped is in a topic of its own.
     assert await begins.end_of(topic) == 2 + 4 + 2 * more
     if more:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.access.audit_lines import Chain, Event, end_of, verify
+from firearrow.access.audit_lines import ChainEnd, Event, end_of, verify
 
 EVENTS = st.builds(
     Event,
@@ -21,7 +21,7 @@ Files = list[tuple[str, bytes]]
 
 def written(log: list[list[Event]], torn: bytes = b"") -> Files:
     """The files of a log; all but the last end with an unfinished line, if one is given."""
-    chain, files = Chain(), []
+    chain, files = ChainEnd(), []
     for number, events in enumerate(log, 1):
         lines = [chain.first(number, len(torn) if number > 1 else 0), *map(chain.line, events)]
         files.append((str(number), b"".join(lines) + (torn if number < len(log) else b"")))

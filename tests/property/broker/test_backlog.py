@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from firearrow.broker.pull.backlog import AHEAD_OF_SENDS, PULL_BYTES, BacklogLine, share
 from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.runtime.network import Address
+from firearrow.runtime.turn import Share, TurnBudgets
 from firearrow.testing.sim.loop import SimLoop
 
 LEAST = 48 << 10
@@ -31,6 +33,8 @@ class FakeCall:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.is_owed = True
+        self.peer = self
+        self.address = Address("10.0.0.1", 1)
 
     def later(self) -> Later:
         return cast("Later", self)
@@ -61,7 +65,8 @@ def test_a_line_is_served_in_order_and_by_shares(turns: list[tuple[int, list[int
         return Answer(body=bytes(pull[1]))
 
     async def scenario() -> None:
-        line = BacklogLine(log, hand_out, LEAST)
+        budgets = TurnBudgets(lambda: 0)
+        line = BacklogLine(budgets, budgets.share(Share.PULL, 1, 1), log, hand_out, LEAST)
         debt = 0
         for appended, sizes in turns:
             log.tail += appended

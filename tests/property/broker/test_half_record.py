@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.broker.transaction.half import final_message, half_of
-from firearrow.broker.transaction.half_record import NOT_FINAL, Record
+from firearrow.broker.transaction.half_record import NOT_FINAL, HalfRecord
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.names import HALF_TOPIC
 from firearrow.model.numbers import whole_number
@@ -25,9 +25,9 @@ raws = st.lists(entries | odd, max_size=10).map(lambda parts: b"".join(part + b"
 USUAL = b"TRAN_MSG\x01true\x02UNIQ_KEY\x01K\x02PGROUP\x01P\x02TAGS\x01a\x02REAL_TOPIC\x01T\x02REAL_QID\x012\x02"
 
 
-def record_of(raw: bytes, offset: int = 7) -> Record:
+def record_of(raw: bytes, offset: int = 7) -> HalfRecord:
     draft = Draft(HALF_TOPIC, 0, b"body", StoredProperties(raw), EpochMs(5), HOST, HOST, 3)
-    return Record.read(encode(draft, QueueOffset(offset), PhysicalOffset(0), EpochMs(9)))
+    return HalfRecord.read(encode(draft, QueueOffset(offset), PhysicalOffset(0), EpochMs(9)))
 
 
 @settings(max_examples=500, deadline=None)

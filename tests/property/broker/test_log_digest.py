@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from firearrow.broker.replication import log_digest
 from firearrow.broker.replication.decisions import LogBounds
 from firearrow.broker.replication.log_digest import claim_of, verdict_on
-from firearrow.protocol.ha_stream import CLAIM, FROM_FIRST_BYTE, Verdict, decode_opening, encode_claim, report
+from firearrow.protocol.ha_stream import CLAIM, FROM_FIRST_BYTE, ClaimVerdict, decode_opening, encode_claim, report
 
 SEGMENT = 256
 
@@ -63,18 +63,18 @@ def test_a_log_that_went_another_way_is_seen_whatever_the_lengths(
     mine, theirs = Bytes(begin + log_of(slave, 1)), Bytes(begin + log_of(master, 2))
     theirs.start = min(first * SEGMENT, len(theirs.data) - len(theirs.data) % SEGMENT)
 
-    async def compared() -> Verdict:
+    async def compared() -> ClaimVerdict:
         return await verdict_on(theirs, await claim_of(mine, 5, theirs.start))
 
     verdict = asyncio.run(compared())
     if not mine.data:
-        assert verdict is Verdict.AGREES
+        assert verdict is ClaimVerdict.AGREES
     elif len(mine.data) > len(theirs.data):
-        assert verdict is Verdict.LONGER
+        assert verdict is ClaimVerdict.LONGER
     elif len(mine.data) <= theirs.start:
-        assert verdict is Verdict.DELETED
+        assert verdict is ClaimVerdict.DELETED
     elif (kept := mine.data[theirs.start :]).strip(b"\0"):
-        assert (verdict is Verdict.AGREES) == theirs.data.startswith(kept, theirs.start)
+        assert (verdict is ClaimVerdict.AGREES) == theirs.data.startswith(kept, theirs.start)
 
 
 @given(numbers=st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=9), size=st.integers(0, 80))

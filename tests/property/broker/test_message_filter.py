@@ -1,5 +1,6 @@
 """A filter over the bytes of a record says what its program says about the decoded properties, also from memory."""
 
+import asyncio
 import struct
 
 from hypothesis import given
@@ -11,6 +12,7 @@ from firearrow.broker.pull.scanner import Scanner
 from firearrow.expression.sql import compile_sql
 from firearrow.record.layout import HEAD_SIZE, MAGIC_V1
 from firearrow.record.properties import decode_properties
+from firearrow.runtime.turn import TurnBudgets
 from firearrow.store.read.queue_reader import ReadResult, ReadStatus
 
 FILTERS = [
@@ -34,12 +36,15 @@ def record(properties: bytes, body: bytes, number: int) -> bytes:
 
 @given(st.lists(st.tuples(RAW, BODIES), min_size=1, max_size=6))
 def test_bytes_and_decoded_properties_agree(several: list[tuple[bytes, bytes]]) -> None:
-    records = [record(raw, body, number) for number, (raw, body) in enumerate(several)]
-    read = ReadResult(ReadStatus.FOUND, len(records), 0, len(records), [b"".join(records)])
-    scanner, cost = Scanner(FilterClock(lambda: 0)), FilterCost()
-    for judge in FILTERS:
-        expected = [judge.program.matches(decode_properties(raw)) for raw, _ in several]
-        assert [judge.passes(raw, cost) for raw, _ in several] == expected
-        for _ in range(2):  # the second time from memory
-            kept = scanner.kept(read, judge, 32, 1 << 20, cost)
-            assert kept.buffers == [one for one, passes in zip(records, expected, strict=True) if passes]
+    async def scenario() -> None:
+        records = [record(raw, body, number) for number, (raw, body) in enumerate(several)]
+        read = ReadResult(ReadStatus.FOUND, len(records), 0, len(records), [b"".join(records)])
+        scanner, cost = Scanner(FilterClock(TurnBudgets(lambda: 0))), FilterCost()
+        for judge in FILTERS:
+            expected = [judge.program.matches(decode_properties(raw)) for raw, _ in several]
+            assert [judge.passes(raw, cost) for raw, _ in several] == expected
+            for _ in range(2):  # the second time from memory
+                kept = scanner.kept(read, judge, 32, 1 << 20, cost)
+                assert kept.buffers == [one for one, passes in zip(records, expected, strict=True) if passes]
+
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Where a slave's stream begins, who is in sync, what is confirmed: over any logs and reports."""
+"""The beginning of a slave's stream, the in-sync set and the confirmed offset, over any logs and reports."""
 
 import pytest
 from hypothesis import given

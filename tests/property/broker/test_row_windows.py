@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker.dedup.row_identity import LONGEST_KEY, hold_rows, key_in_queue, key_of, keys_of
-from firearrow.broker.dedup.window import GENERATIONS, Bounds, FirstCopies, FirstCopy, Window, Windows
+from firearrow.broker.dedup.window import GENERATIONS, FirstCopies, FirstCopy, IdentityWindow, WindowBounds, Windows
 from firearrow.model import Message, keys
 from firearrow.record.batch import columns_of, encode_batch
 from firearrow.record.columns import UniformProperties
@@ -30,7 +30,7 @@ steps = st.lists(
 def test_what_must_be_remembered_is_found(
     given_steps: list[tuple[int, int, int, int, int, bool]], count: int, age_ms: int, most: int
 ) -> None:
-    windows, queues = Windows(Bounds(count, age_ms), most), [Window() for _ in range(3)]
+    windows, queues = Windows(WindowBounds(count, age_ms), most), [IdentityWindow() for _ in range(3)]
     stored: list[list[tuple[bytes, FirstCopy, int]]] = [[] for _ in queues]
     offsets, now_ms, physical = [0] * len(queues), 1_000, 0
     for queue, number, body, others, waited_ms, fails in given_steps:
@@ -70,9 +70,9 @@ def test_what_must_be_remembered_is_found(
 @given(st.lists(st.integers(0, 50), unique=True, max_size=50), st.integers(1, 60), st.integers(0, 50))
 def test_a_rebuilt_window_knows_what_the_first_knew(numbers: list[int], count: int, forgotten: int) -> None:
     """The rows at the end of the queue, added again, give a window that finds what must be found."""
-    bounds = Bounds(count, 1_000)
-    first, rebuilt, again = Windows(bounds, 1_000), Windows(bounds, 1_000), Window()
-    window = Window()
+    bounds = WindowBounds(count, 1_000)
+    first, rebuilt, again = Windows(bounds, 1_000), Windows(bounds, 1_000), IdentityWindow()
+    window = IdentityWindow()
     for offset, number in enumerate(numbers):
         first.add(window, b"%d" % number, FirstCopy(offset * 10, offset, offset), offset, offset)
     for offset in range(max(0, len(numbers) - count), len(numbers)):
@@ -127,8 +127,8 @@ def test_keys_of_two_queues_or_lives_differ(
 def test_rows_added_at_once_are_remembered_as_one_by_one(
     batches: list[tuple[int, int]], count: int, age_ms: int, most: int
 ) -> None:
-    at_once, single = Windows(Bounds(count, age_ms), most), Windows(Bounds(count, age_ms), most)
-    window, other = Window(), Window()
+    at_once, single = Windows(WindowBounds(count, age_ms), most), Windows(WindowBounds(count, age_ms), most)
+    window, other = IdentityWindow(), IdentityWindow()
     offset, now_ms = 0, 1_000
     for rows, waited_ms in batches:
         now_ms += waited_ms

@@ -1,4 +1,4 @@
-"""Where messages with a time of their own go, and what their handles say."""
+"""The topics of messages with a time of their own, and their handles."""
 
 from contextlib import suppress
 
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.timer.admission import is_refused, parked, slot_ms
-from firearrow.broker.timer.recall_handle import handle_of, read_handle
+from firearrow.errors import IllegalMessage
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.protocol.refusal import Refused
-from firearrow.record.recall_handle import RecallHandle, encode_handle
+from firearrow.record.recall_handle import RecallHandle, decode_handle, encode_handle, handle_of
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.layout import PRECISIONS_MS
 
@@ -47,25 +47,25 @@ def test_messages_wait_are_due_or_are_refused(now_ms: int, precision_ms: int, de
 @given(words, words, times, words)
 def test_handles_survive_the_way_to_text(topic: str, broker: str, time_ms: int, key: str) -> None:
     handle = RecallHandle(topic, broker, str(time_ms), key)
-    assert read_handle(encode_handle(handle)) == handle
+    assert decode_handle(encode_handle(handle)) == handle
 
 
 @given(st.text())
 def test_any_text_is_a_handle_or_refused(text: str) -> None:
-    with suppress(Refused):
-        read_handle(text)
+    with suppress(IllegalMessage):
+        decode_handle(text)
 
 
 def test_a_handle_names_the_slot_of_its_message() -> None:
     place = parked(Destination("T", 0, {keys.TIMER_DELIVER_MS: "90001"}), 0, TimerConfig(), 5)
-    handle = read_handle(handle_of(place.properties, "b", "key") or "")
+    handle = decode_handle(handle_of(place.properties, "b", "key") or "")
     assert handle == RecallHandle("T", "b", "90001", "key")
     assert slot_ms(int(handle.time), 1000) == int(place.properties[keys.TIMER_OUT_MS])
 
 
 def test_apache_s_own_handle_is_read() -> None:
     """`RecallMessageHandleTest` of 5.5.0 builds it so."""
-    assert read_handle("djEgdG9waWMgYnJva2VyIDEgaWQ=") == RecallHandle("topic", "broker", "1", "id")
+    assert decode_handle("djEgdG9waWMgYnJva2VyIDEgaWQ=") == RecallHandle("topic", "broker", "1", "id")
 
 
 @given(st.integers(0, 1000), st.integers(1, 300), st.floats(0, 1, exclude_max=True))

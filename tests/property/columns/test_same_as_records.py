@@ -32,7 +32,7 @@ PIECES = ["KEYS", "TAGS", "UNIQ_KEY", "DELAY", "3", "\x01", "\x02", "a", "é", "
 
 
 def expected(buffer: bytes) -> pa.RecordBatch | None:
-    """What the record decoder makes of a buffer; None when it refuses."""
+    """The messages that the record decoder makes of a buffer; None when it refuses."""
     messages: list[StoredMessage] = []
     try:
         for message in decode_all(buffer):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from firearrow.expression.cel.message_view import MessageView
 from firearrow.expression.cel.meter import STEPS
-from firearrow.expression.cel.program import Verdict, compile_cel
+from firearrow.expression.cel.program import CelVerdict, compile_cel
 from firearrow.expression.errors import BadExpression, NoValue, OutOfBudget
 
 BODY = b'{"a": 1, "b": [1, 2, 3], "c": {"d": "x"}, "e": null}'
@@ -88,7 +88,7 @@ def test_every_text_is_refused_or_judged_within_its_budget(text: str, steps: int
     if whole.steps <= steps:
         assert (bounded.verdict, bounded.steps) == (whole.verdict, whole.steps)
     elif program.steps > steps:
-        assert bounded.verdict is Verdict.OUT_OF_BUDGET
+        assert bounded.verdict is CelVerdict.OUT_OF_BUDGET
 
 
 @given(st.text(max_size=40))

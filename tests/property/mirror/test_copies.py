@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.client.producer.encoded import EncodedBatch, EncodedMessage
-from firearrow.mirror.copies import DROPPED, Copy, Names, copy_of, parcels
+from firearrow.mirror.copies import DROPPED, MessageCopy, Names, copy_of, parcels
 from firearrow.model import EpochMs, Host, Message, MessageQueue, PhysicalOffset, QueueOffset, StoredMessage, keys
 from firearrow.record.batch import decode_batch
 from firearrow.record.properties import parse_properties
@@ -92,7 +92,7 @@ def _sent(content: EncodedBatch | EncodedMessage) -> list[tuple[int, bytes, dict
 
 
 def test_a_large_message_is_sent_alone() -> None:
-    small, large = (Copy(n, _message(size), 0, 0) for n, size in enumerate((10, 600_000)))
+    small, large = (MessageCopy(n, _message(size), 0, 0) for n, size in enumerate((10, 600_000)))
     assert [parcel.source_offsets for parcel in parcels([small, large, small], 0)] == [(0,), (1,), (0,)]
 
 

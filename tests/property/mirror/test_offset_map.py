@@ -9,7 +9,7 @@ from firearrow.mirror.offset_map import Loops, OffsetMap, translate
 
 
 class Step(NamedTuple):
-    """What happens next: a batch is copied, copied again, others write, or messages are left out."""
+    """The next event: a batch is copied, copied again, others write, or messages are left out."""
 
     kind: str
     size: int

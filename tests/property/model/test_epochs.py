@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.model.epochs import EpochEntry, Epochs, common_end
+from firearrow.model.epochs import Epoch, Epochs, common_end
 
 Log = list[tuple[int, int]]
 
@@ -84,7 +84,7 @@ def test_the_cut_is_where_the_logs_differ(seed: int, replicas: int, steps: int) 
 
 
 def history(*entries: tuple[int, int]) -> Epochs:
-    return Epochs(tuple(EpochEntry(*entry) for entry in entries))
+    return Epochs(tuple(Epoch(*entry) for entry in entries))
 
 
 def test_a_cut_to_what_is_confirmed_would_lose_records() -> None:

@@ -19,7 +19,7 @@ class Held(NamedTuple):
 
 
 class Naive:
-    """Who sits where, who is alive, who has which topic with which permission."""
+    """Brokers by address, the living ones, and their topics with permissions."""
 
     def __init__(self, *, whole_tables: bool) -> None:
         self.whole_tables = whole_tables

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.errors import BadFrame
-from firearrow.protocol.ha_stream import HEADER, Reports, Span, Spans, heartbeat, packets, report
+from firearrow.protocol.ha_stream import HEADER, LogSpan, Reports, Spans, heartbeat, packets, report
 
 OFFSETS = st.integers(min_value=0, max_value=(1 << 62))
 PIECES = st.lists(st.integers(min_value=1, max_value=40), min_size=1)
@@ -60,4 +60,4 @@ def test_a_header_that_cannot_be_right_is_refused(offset: int, size: int) -> Non
 
 def test_the_bytes_of_apaches_layout() -> None:
     assert report(0x0102030405060708) == bytes(range(1, 9))
-    assert Spans().feed(bytes(7) + b"\x20" + bytes(3) + b"\x02" + b"ab") == [Span(32, b"ab")]
+    assert Spans().feed(bytes(7) + b"\x20" + bytes(3) + b"\x02" + b"ab") == [LogSpan(32, b"ab")]

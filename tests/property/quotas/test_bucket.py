@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from firearrow.quotas.bucket import BURST_S, SPREAD_S, Bucket
 from firearrow.quotas.bucket_table import Buckets
-from firearrow.quotas.settings import Kind, Limit, Measure
+from firearrow.quotas.settings import Limit, Measure, QuotaKind
 
 RATES = st.integers(1, 10**9)
 STEPS = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.5, 1.0, 5.0]) | st.floats(0, 5), st.floats(0, 3)), max_size=60)
-"""How long after the last one a request comes, and what it costs, in seconds of the rate."""
+"""The time from the last request to the next, and the cost of it, in seconds of the rate."""
 SLACK = 1e-6
 
 
@@ -77,7 +77,7 @@ def test_a_full_bucket_is_as_good_as_a_new_one(rate: int, steps: list[tuple[floa
     st.integers(1, 3),
 )
 def test_buckets_are_bounded_and_forgetting_changes_nothing(steps: list[tuple[float, int, int]], most: int) -> None:
-    limit = Limit(Kind.CLIENT, Measure.REQUESTS, 10, {"7": 5, "8": 0})
+    limit = Limit(QuotaKind.CLIENT, Measure.REQUESTS, 10, {"7": 5, "8": 0})
     bounded, all_of_them = Buckets(limit, most), Buckets(limit)
     now, shared = 0.0, set()
     for pause, number, cost in steps:

@@ -22,7 +22,7 @@ Outcome = tuple[list[tuple[int, bytes, bytes]], str]
 
 
 def by_columns(batch: bytes, most: int) -> Outcome:
-    """What `columns_of` finds, or why it refuses."""
+    """The result of `columns_of`, or the reason of its refusal."""
     try:
         columns = columns_of(batch, 2, 5, max_messages=most)
     except BadBody as refusal:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from firearrow.errors import SettingsError
-from firearrow.spark.bodies.misfit import Decoded, Misfit
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit
 
 fastavro = pytest.importorskip("fastavro")
 pytest.importorskip("pyspark")
@@ -87,7 +87,7 @@ def test_any_bytes_are_an_avro_row_or_a_misfit(body: bytes) -> None:
         found = AVRO.decode(body)
     except Misfit:
         return
-    assert isinstance(found, Decoded)
+    assert isinstance(found, DecodedBody)
 
 
 def file(name: str, newer: bool) -> Any:
@@ -153,7 +153,7 @@ def test_any_bytes_are_a_protobuf_row_or_a_misfit(body: bytes) -> None:
         found = PROTOBUF.decode(body)
     except Misfit:
         return
-    assert isinstance(found, Decoded)
+    assert isinstance(found, DecodedBody)
 
 
 @pytest.mark.parametrize(("head", "indexes"), [(b"\x00", [0]), (b"\x02\x04", [2]), (b"\x04\x02\x00", [1, 0])])

@@ -1,4 +1,4 @@
-"""Which small files are rewritten together: none twice, none too large, neighbours beside each other."""
+"""The small files that are rewritten together: none twice, none too large, neighbours beside each other."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from firearrow.spark.bodies.batches import reader
 from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.bodies.debezium import DebeziumEvents
-from firearrow.spark.bodies.misfit import Decoded, Misfit
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit
 from firearrow.spark.bodies.tombstones import Tombstones
 
 ROW = StructType([StructField("id", LongType(), False), StructField("name", StringType(), False)])
@@ -29,10 +29,10 @@ def test_an_event_is_the_row_after_it_or_the_key_that_it_deletes(
     event: Any = {"op": op, "ts_ms": moment, "source": {"lsn": 1}, **sides}
     found = EVENTS.decode(json.dumps({"schema": None, "payload": event} if is_wrapped else event).encode())
     if op == "d":
-        assert found == Decoded((op, moment, '{"lsn":1}', key, None), None, True)
+        assert found == DecodedBody((op, moment, '{"lsn":1}', key, None), None, True)
     else:
         rest = '{"new":[1]}' if has_more else None
-        assert found == Decoded((op, moment, '{"lsn":1}', key, name), rest, False)
+        assert found == DecodedBody((op, moment, '{"lsn":1}', key, name), rest, False)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_is_no_change_of_a_row(body: str, reason: str) -> None:
 @given(numbers, st.sampled_from([None, b"", b"null"]), st.booleans())
 def test_a_message_without_a_body_deletes_the_row_of_its_keys(key: int, body: bytes | None, is_object: bool) -> None:
     found = changed(body, 0, json.dumps({"id": key}, separators=(",", ":")) if is_object else str(key))
-    assert found == Decoded((None, None, None, key, None), None, True)
+    assert found == DecodedBody((None, None, None, key, None), None, True)
 
 
 @given(texts.filter(bool))
@@ -79,4 +79,4 @@ def test_tombstones_that_name_no_row() -> None:
     lambda value: json.dumps({"op": "u", "after": value}).encode()
 ), texts)  # fmt: skip
 def test_any_bytes_are_a_change_or_a_reason(body: bytes, keys: str) -> None:
-    assert isinstance(changed(body, 0, keys), Decoded | str)
+    assert isinstance(changed(body, 0, keys), DecodedBody | str)

@@ -12,17 +12,23 @@ from pyiceberg.types import IcebergType, LongType, StringType, TimestamptzType
 
 from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import partitioning
-from firearrow.spark.lake.partitioning import Rule, parse, told
+from firearrow.spark.lake.partitioning import PartitionRule, parse, told
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("n", pa.int64()), ("topic", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 KINDS: dict[str, IcebergType] = {"n": LongType(), "topic": StringType(), "at": TimestamptzType()}
 RULES = st.lists(
     st.one_of(
-        st.sampled_from(["n", "topic"]).map(Rule),
-        st.sampled_from(partitioning.TIMES).map(lambda part: Rule("at", part)),
-        st.builds(lambda name, n: Rule(name, f"bucket[{n}]"), st.sampled_from(["n", "topic", "at"]), st.integers(1, 9)),
-        st.builds(lambda name, n: Rule(name, f"truncate[{n}]"), st.sampled_from(["n", "topic"]), st.integers(1, 9)),
+        st.sampled_from(["n", "topic"]).map(PartitionRule),
+        st.sampled_from(partitioning.TIMES).map(lambda part: PartitionRule("at", part)),
+        st.builds(
+            lambda name, n: PartitionRule(name, f"bucket[{n}]"),
+            st.sampled_from(["n", "topic", "at"]),
+            st.integers(1, 9),
+        ),
+        st.builds(
+            lambda name, n: PartitionRule(name, f"truncate[{n}]"), st.sampled_from(["n", "topic"]), st.integers(1, 9)
+        ),
     ),
     max_size=3,
     unique=True,
@@ -44,7 +50,7 @@ def internal(value: Any) -> Any:
 
 
 @given(RULES, ROWS)
-def test_rows_are_where_iceberg_looks_for_them(rules: tuple[Rule, ...], rows: list[dict[str, Any]]) -> None:
+def test_rows_are_where_iceberg_looks_for_them(rules: tuple[PartitionRule, ...], rows: list[dict[str, Any]]) -> None:
     found = list(partitioning.cut(pa.Table.from_pylist(rows, schema=SCHEMA), rules))
     assert sum(part.num_rows for _, part in found) == len(rows)
     assert len({key for key, _ in found}) == len(found)
@@ -57,12 +63,17 @@ def test_rows_are_where_iceberg_looks_for_them(rules: tuple[Rule, ...], rows: li
 
 
 @given(RULES)
-def test_rules_are_read_as_they_are_told(rules: tuple[Rule, ...]) -> None:
+def test_rules_are_read_as_they_are_told(rules: tuple[PartitionRule, ...]) -> None:
     assert parse(told(rules)) == rules
 
 
 def test_rules_as_users_write_them() -> None:
-    wanted = (Rule("store_timestamp", "day"), Rule("topic"), Rule("keys", "bucket[16]"), Rule("topic", "truncate[4]"))
+    wanted = (
+        PartitionRule("store_timestamp", "day"),
+        PartitionRule("topic"),
+        PartitionRule("keys", "bucket[16]"),
+        PartitionRule("topic", "truncate[4]"),
+    )
     assert parse("day(store_timestamp), topic, bucket(16, keys),truncate( 4,topic )") == wanted
     assert parse("days(store_timestamp), `topic`, BUCKET(16, keys), truncate(4, topic)") == wanted
     assert parse("") == ()
@@ -86,9 +97,11 @@ def test_rules_that_are_none(text: str, says: str) -> None:
 
 def test_columns_of_delta_stand_for_parts_of_times() -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("at_day", pa.date32()), ("at_hour", pa.int32())])
-    assert partitioning.derived(Rule("at", "day")) == "at_day"
-    assert partitioning.underived("at_day", schema, ["at"]) == Rule("at", "day")
-    assert partitioning.underived("at_day", schema, ["at", "at_day"]) == Rule("at_day"), "the rows have it themselves"
-    assert partitioning.underived("at_hour", schema, ["at"]) == Rule("at_hour"), "another type: another column"
+    assert partitioning.derived(PartitionRule("at", "day")) == "at_day"
+    assert partitioning.underived("at_day", schema, ["at"]) == PartitionRule("at", "day")
+    assert partitioning.underived("at_day", schema, ["at", "at_day"]) == PartitionRule("at_day"), (
+        "the rows have it themselves"
+    )
+    assert partitioning.underived("at_hour", schema, ["at"]) == PartitionRule("at_hour"), "another type: another column"
     with pytest.raises(Unsupported, match=r"Delta has no partitions by bucket\(4, n\)"):
-        partitioning.derived(Rule("n", "bucket[4]"))
+        partitioning.derived(PartitionRule("n", "bucket[4]"))

@@ -21,7 +21,7 @@ from firearrow.spark.sink.rows import (
     Origin,
     RowShape,
 )
-from firearrow.spark.sink.shipments import Lane, Table
+from firearrow.spark.sink.shipments import QueueLane, RowTable
 
 few = settings(max_examples=150, deadline=None)
 ORIGIN = Origin("q", 1, 2)
@@ -66,7 +66,7 @@ def tables(draw: st.DrawFn) -> list[Row]:
 
 
 def told_apart(row: Row) -> object:
-    """What may stand in a batch once: rows that share a row_id and a body are refused."""
+    """Rows that may stand in a batch once: rows that share a row_id and a body are refused."""
     return (row["row_id"], row["body"] or b"") if row.get("row_id") else object()
 
 
@@ -110,7 +110,7 @@ def expected_queue(row: Row, message: Message) -> MessageQueue:
     return queues[crc32(message.properties[ROW_ID_PROPERTY].encode()) % len(queues)]
 
 
-def unpacked(lane: Lane, keys: list[str]) -> list[Message]:
+def unpacked(lane: QueueLane, keys: list[str]) -> list[Message]:
     """The messages of a lane without their unique keys, which are noted."""
     found: list[Message] = []
     for parcel in lane.parcels:
@@ -132,7 +132,7 @@ def test_lanes_are_what_each_row_says(rows: list[Row], room: int, by_column: boo
     if not by_column:
         rows = [row | {"topic": "t"} for row in rows]
     count = len(rows)
-    table = Table(batch_of(rows), RowShape() if by_column else RowShape("t"), ORIGIN, FIRST)
+    table = RowTable(batch_of(rows), RowShape() if by_column else RowShape("t"), ORIGIN, FIRST)
     ends = struct.pack(f">{count}H", *range(count)).hex().upper().encode()
     lanes = table.lanes(QUEUES, DrawnKeys(7, "KEY", ends), room)
     expected: dict[MessageQueue, list[Message]] = {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from firearrow.spark.bodies.columns import fields, fits
 from firearrow.spark.bodies.misfit import Misfit
-from firearrow.spark.bodies.strict_json import Literal, parse, text_of
+from firearrow.spark.bodies.strict_json import NumberText, parse, text_of
 
 types = pytest.importorskip("pyspark.sql.types")
 
@@ -29,7 +29,7 @@ spacings = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n")])
 
 
 def reference(text: bytes) -> Any:
-    """What Python's parser makes of a text when every liberty it takes is refused."""
+    """Python's value of a text when every liberty of its parser is refused."""
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({name for name, _ in found}) != len(found):
@@ -46,7 +46,7 @@ def reference(text: bytes) -> Any:
 
 def plain(value: Any) -> Any:
     """A parsed value with its numbers as Python reads them."""
-    if isinstance(value, Literal):
+    if isinstance(value, NumberText):
         return float(value)
     if isinstance(value, dict):
         return {name: plain(inner) for name, inner in value.items()}

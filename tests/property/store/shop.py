@@ -14,7 +14,7 @@ from firearrow.record.properties import decode_properties
 from firearrow.store.config import LogConfig
 from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.log.block_sums import BlockSums
-from firearrow.store.placement import Appended, AppendedColumns
+from firearrow.store.placement import AppendedColumns, AppendPosition
 from firearrow.store.queue.consume_queue import ENTRY, FILLER, SCHEDULE_TOPIC
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.read.lookup import Lookups
@@ -49,7 +49,7 @@ class Shop:
     settings: LogConfig
     sums: BlockSums
 
-    def append(self, draft: Draft) -> Appended:
+    def append(self, draft: Draft) -> AppendPosition:
         """Append one message and have it written."""
         place = self.running.log.append(self.views.queues.tail_of(draft.topic, draft.queue_id), draft)
         self.running.log.write_pending()
@@ -114,7 +114,7 @@ async def open_shop(
 
 @dataclass
 class Truth:
-    """What queues and index must hold, by the log alone."""
+    """The entries that queues and index must hold, by the log alone."""
 
     entries: Entries = field(default_factory=lambda: defaultdict(dict))
     keys: Keys = field(default_factory=lambda: defaultdict(list))
@@ -142,7 +142,7 @@ class Truth:
 
 
 async def truth_of(shop: Shop, end: int | None = None) -> Truth:
-    """What the log says."""
+    """The entries by the log."""
     truth = Truth()
     log = shop.running.log
     stop = log.written if end is None else end
@@ -153,7 +153,7 @@ async def truth_of(shop: Shop, end: int | None = None) -> Truth:
 
 
 def entries_of(shop: Shop) -> Entries:
-    """What the queues hold, fillers aside."""
+    """The entries of the queues, fillers aside."""
     found: Entries = {}
     for queue in shop.views.queues:
         of_queue = {}

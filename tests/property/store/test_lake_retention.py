@@ -1,4 +1,4 @@
-"""What retention deletes of topics that are kept for a lake, against a model that looks at every message."""
+"""Retention of topics that are kept for a lake, against a model that looks at every message."""
 
 import asyncio
 import logging

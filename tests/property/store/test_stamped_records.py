@@ -1,4 +1,4 @@
-"""What the check by columns calls right, the check record by record calls right too; and rot never passes."""
+"""The check by columns calls right only records that the check record by record calls right; and rot never passes."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

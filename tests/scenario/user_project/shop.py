@@ -16,7 +16,7 @@ from firearrow.errors import FireArrowError, NoRoute, SendFailed
 
 @dataclass(frozen=True)
 class Order:
-    """What the shop sells."""
+    """An order of the shop."""
 
     number: str
     text: str
@@ -114,7 +114,7 @@ async def history(address: str, topic: str) -> list[bytes]:
 
 
 async def look(address: str, topic: str, group: str) -> tuple[TopicDescription, GroupDescription]:
-    """What an administrator sees."""
+    """Print the view of an administrator."""
     async with Admin(address) as admin:
         return await admin.topics.describe(topic), await admin.groups.describe(group)
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
-from firearrow.testing.sim.invariants import summary
 from tests.simulation.broker.chaos import is_valid, run_chaos
 from tests.simulation.broker.failovers import run_failovers
+from tests.simulation.invariants.violations import summary
 
 PIECE = 50
 LEAST_ACKNOWLEDGED = 50
@@ -34,7 +34,7 @@ class Ran(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What is run for every seed."""
+    """The kind of run for every seed."""
 
     ledger: str
     unit: str

@@ -17,19 +17,19 @@ from typing import Final
 from firearrow.errors import DiskError
 from firearrow.store.config import FlushMode
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.history import History, Outcome, Sent
-from firearrow.testing.sim.invariants import summary, violations
-from firearrow.testing.sim.promise import Promise
 from firearrow.testing.sim.transport import LinkProfile
-from firearrow.testing.sim.workload.consumer import Consumer
-from firearrow.testing.sim.workload.firsts import FirstSender
-from firearrow.testing.sim.workload.hostile import KINDS
-from firearrow.testing.sim.workload.lives import TopicLives
-from firearrow.testing.sim.workload.producer import Producer
-from firearrow.testing.sim.workload.transactions import TransactionProducer
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import GROUPS, LEVELS_MS, LIMITS, MAX_PENDING_BYTES, MOST_CHECKS, SimCluster
 from tests.simulation.broker.disturbances import MENUS, Disturbances, Menu
+from tests.simulation.invariants.history import History, Outcome, Sent
+from tests.simulation.invariants.promise import Promise
+from tests.simulation.invariants.violations import summary, violations
+from tests.simulation.workload.consumer import Consumer
+from tests.simulation.workload.firsts import FirstSender
+from tests.simulation.workload.hostile import KINDS
+from tests.simulation.workload.lives import TopicLives
+from tests.simulation.workload.producer import Producer
+from tests.simulation.workload.transactions import TransactionProducer
 
 DRAIN_S: Final = 240.0
 ASYNC_WINDOW_S: Final = 10.5
@@ -80,7 +80,7 @@ class Options:
     transactions: int = 0
     """Members of the group that sends half messages."""
     timed: float = 0.0
-    """How many of the producers' messages are for a time of their own."""
+    """The share of the producers' messages that have a time of their own."""
     expires: bool = False
     hostile: tuple[str, ...] = ()
     """Kinds of hostile clients; drawn by lot where none is named."""
@@ -248,7 +248,7 @@ class Chaos:
                     self.most_made = max(self.most_made, broker.broker.most_made)
 
     def look_into_brokers(self) -> None:
-        """What clients cost, now that they are gone."""
+        """Check the costs of clients, now that they are gone."""
         if self.most_pending > MOST_PENDING:
             self.history.broken.append(f"I21: {self.most_pending} bytes of queues waited in memory")
         if self.most_made > MOST_MADE:

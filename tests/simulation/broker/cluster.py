@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.broker.broker import Broker
-from firearrow.broker.consumer_side import Consuming
+from firearrow.broker.consumer_side import ConsumerSide
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import FireArrowError, RequestRefused
@@ -40,16 +40,16 @@ from firearrow.store.queue.table import QueueConfig
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult
 from firearrow.store.store import Store
 from firearrow.store.timer.config import TimerConfig
-from firearrow.testing.sim.history import History, Outcome, Read
 from firearrow.testing.sim.loop import SimLoop
-from firearrow.testing.sim.workload.consumer import Consumer
-from firearrow.testing.sim.workload.firsts import FirstSender
-from firearrow.testing.sim.workload.hostile import Hostile
-from firearrow.testing.sim.workload.lives import TopicLives, topic_of
-from firearrow.testing.sim.workload.producer import Post, Producer, send
-from firearrow.testing.sim.workload.queue_scan import read_queue
-from firearrow.testing.sim.workload.transactions import TransactionProducer
 from firearrow.testing.sim.world import Node, World
+from tests.simulation.invariants.history import History, Outcome, Read
+from tests.simulation.workload.consumer import Consumer
+from tests.simulation.workload.firsts import FirstSender
+from tests.simulation.workload.hostile import Hostile
+from tests.simulation.workload.lives import TopicLives, topic_of
+from tests.simulation.workload.producer import Post, Producer, send
+from tests.simulation.workload.queue_scan import read_queue
+from tests.simulation.workload.transactions import TransactionProducer
 
 NAMES_PORT = 9876
 PORT = 10911
@@ -124,7 +124,7 @@ def listening(heard: list[str]) -> Iterator[None]:
 class WatchedBroker(Broker):
     """A broker whose parts can be looked at."""
 
-    consuming: Consuming
+    consuming: ConsumerSide
     store: Store
 
     async def _open_store(self, life: Lifetime) -> Store:
@@ -147,7 +147,7 @@ class WatchedBroker(Broker):
         self._turn = turn
         self.most_made = max(self.most_made, self._made)
 
-    async def _consume(self, *parts: Any) -> Consuming:
+    async def _consume(self, *parts: Any) -> ConsumerSide:
         self.consuming = await super()._consume(*parts)
         return self.consuming
 
@@ -463,7 +463,8 @@ class SimCluster:
         return marks
 
     async def behind(self, groups: Sequence[str], consumed: Sequence[str]) -> int:
-        """How many messages of these topics the groups have still to consume; -1 when a broker does not answer."""
+        """The number of messages of these topics that the groups have still to consume; -1 when a broker does not
+        answer."""
         caller = Caller(self.world.nodes["watcher"].network)
         behind = 0
         try:

@@ -1,4 +1,4 @@
-"""What is done to a simulated cluster while it works, and how it is mended.
+"""Disturbances of a simulated cluster while it works, and their mending.
 
 A ``Menu`` says what a run may suffer: machines (crashes, power, ends in order, frozen processes, moves to another
 address), cables, disks (full, out of descriptors, failing reads, files of state that cannot be written or have rotted,
@@ -87,7 +87,7 @@ class Disturbances:
 
     @property
     def possible(self) -> list[str]:
-        """What the menu has and this cluster can suffer."""
+        """The disturbances of the menu that this cluster can suffer."""
         without = {"expire": not self.cluster.expires, "crash_transactions": not self.cluster.transactions}
         return [kind for kind in MENUS[self.menu].kinds if not without.get(kind)]
 

@@ -63,7 +63,7 @@ class FailoverOptions:
     kinds: tuple[str, ...] = ()
     """Faults; all where none is named."""
     crashes: float = 0.3
-    """How often a broker dies within a partition."""
+    """The odds that a broker dies within a partition."""
     changes: bool = False
     """Whether members return with another flush mode now and then."""
 
@@ -89,7 +89,7 @@ class FailoverRun:
     acked: dict[int, list[bytes]] = field(default_factory=lambda: {queue: [] for queue in range(QUEUES)})
     delayed: list[bytes] = field(default_factory=list)
     seen: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """What the consumer group has read, by queue and offset."""
+    """The messages that the consumer group has read, by queue and offset."""
     committed: dict[int, int] = field(default_factory=Counter)
     """The highest offset that the group has tried to commit, by queue."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -123,7 +123,7 @@ class FailoverRun:
 
     @property
     def addresses(self) -> list[Address]:
-        """Where the members are now."""
+        """The addresses of the members now."""
         return [Address(member.node.host, PORT) for member in self.group.members.values()]
 
     async def _fail_over_once_more(self) -> None:

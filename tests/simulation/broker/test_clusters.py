@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from campaigns.rotation import this_turn
-from firearrow.testing.sim.history import Outcome
 from tests.simulation.broker.chaos import is_valid, run_chaos
+from tests.simulation.invariants.history import Outcome
 
 NAMED = os.environ.get("FIREARROW_SEEDS")
 FIRST, COUNT = map(int, (NAMED or "0:200").split(":"))
@@ -39,7 +39,7 @@ FLOORS = {
     "timed messages": 100,
     "rare ones": 12,
 }
-"""What must have happened in a whole batch of 20 clusters."""
+"""The events that must have happened in a whole batch of 20 clusters."""
 RARE = (
     "power loss", "cut", "freeze", "move", "grow", "full disk", "log write refused", "state refused", "clock step",
     "transaction producer crash", "expired files",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from firearrow.broker.delivery import retry
-from firearrow.broker.delivery.schedule import DelayedDelivery, Due
+from firearrow.broker.delivery.schedule import DelayedDelivery, DueDelivery
 from firearrow.broker.gate.gate import Gate
 from firearrow.broker.gate.waiting_answers import Acks
 from firearrow.broker.handlers.message import return_message as sendback
@@ -22,13 +22,14 @@ from firearrow.broker.transaction.half import renewed
 from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMMIT, TRANSACTION_MASK
+from firearrow.protocol.sends import SEND_CODES
 from firearrow.record.encode import Draft
-from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later, ManyLater
 from firearrow.runtime.clock import Clock
 from firearrow.store import retention
 from firearrow.store.deletion import NO_FLOORS, Floors
 from firearrow.store.log.commit_log import CommitLog
-from firearrow.store.placement import WRITTEN, Appended
+from firearrow.store.placement import WRITTEN, AppendPosition
 from firearrow.store.timer.timer_log import TimerLog
 from tests.simulation.broker.chaos import Options, run_chaos
 
@@ -90,19 +91,25 @@ def tries_once_too_often(patch: pytest.MonkeyPatch) -> None:
 
 
 def delivers_early(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(_self: DelayedDelivery, _first: Due, _level: int) -> int:
+    async def at_once(_self: DelayedDelivery, _first: DueDelivery, _level: int) -> int:
         return 0
 
     patch.setattr(DelayedDelivery, "_until", at_once)
 
 
 def answers_a_send_back_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def answer(self: Gate, call: Call, end: int, answer: Answer = SUCCESS) -> Later:
+    placed = Gate.placed
+
+    def answer(
+        self: Gate, call: Call | ManyLater, end: int, answer: Answer = SUCCESS, *more: Any, **named: Any
+    ) -> Answer | Later:
+        if isinstance(call, ManyLater) or call.asked.heading.code in SEND_CODES:
+            return placed(self, call, end, answer, *more, **named)
         later = call.later()
         self.written.add(end, later, answer)
         return later
 
-    patch.setattr(Gate, "answer", answer)
+    patch.setattr(Gate, "placed", answer)
 
 
 def filters_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -121,7 +128,7 @@ def notes_the_end_before_the_message_is_durable(patch: pytest.MonkeyPatch) -> No
                 append(self, draft, **named)
 
         asyncio.get_running_loop().call_later(0.2, now)
-        return Appended(self.tail, 0, self.tail, 0)
+        return AppendPosition(self.tail, 0, self.tail, 0)
 
     patch.setattr(Journal, "append", late)
 
@@ -169,6 +176,9 @@ class _NeverBack:
         self._latest_ms = max(self._latest_ms, self._clock.now_ms())
         return self._latest_ms
 
+    def now_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
     def ticks(self) -> int:
         return self._clock.ticks()
 
@@ -179,8 +189,8 @@ class _NeverBack:
 def delivers_early_after_a_step_of_the_clock(patch: pytest.MonkeyPatch) -> None:
     made = Dequeue.__init__
 
-    def init(self: Dequeue, *arguments: Any) -> None:
-        made(self, *arguments)
+    def init(self: Dequeue, *arguments: Any, **more: Any) -> None:
+        made(self, *arguments, **more)
         self._clock = self._slots._clock = _NeverBack(self._clock)
 
     patch.setattr(Dequeue, "__init__", init)

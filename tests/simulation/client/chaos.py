@@ -30,7 +30,7 @@ def doors_of(node: Node) -> Doors:
 
 @dataclass
 class Story:
-    """What happened, as an omniscient observer saw it."""
+    """The events, as an omniscient observer saw them."""
 
     acknowledged: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)

@@ -39,7 +39,7 @@ def now() -> float:
 
 
 async def timed(work: Any) -> float:
-    """How long something takes."""
+    """Measure the time of a call."""
     began = now()
     await work
     return now() - began

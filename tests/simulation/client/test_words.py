@@ -1,4 +1,4 @@
-"""What goes wrong is said at once, at WARNING, with the thing and the reason in the text of the line."""
+"""Failures are logged at once, at WARNING, with the thing and the reason in the text of the line."""
 
 import asyncio
 import logging

@@ -66,12 +66,12 @@ class Options:
 
     @property
     def expiry_s(self) -> float:
-        """How long the dead may be shown, counted from when they were last heard."""
+        """The longest time that dead brokers may be shown, counted from when they were last heard."""
         return self.timeout_ms / 1000 + SCAN_S + SLACK_S
 
     @property
     def rejoin_s(self) -> float:
-        """How long the living may be missing: a registration that failed, and the next one."""
+        """The longest time that living brokers may be missing: a registration that failed, and the next one."""
         return 2 * self.period_s + REGISTER_TIMEOUT_MS / 1000 + CONNECT_S + SLACK_S
 
 
@@ -295,7 +295,7 @@ class Chaos:
         return quiet_s > self.options.rejoin_s and network.reachable(left, node) and network.reachable(node, left)
 
     def expected(self, topic: str) -> Picture:
-        """What the living brokers announce."""
+        """The routes that the living brokers announce."""
         members: dict[str, dict[int, str]] = {}
         queues: dict[str, int] = {}
         for broker in self.living():

@@ -77,7 +77,7 @@ class SimCluster:
         return client
 
     def shown(self, server: NameServer, topic: str) -> Picture:
-        """What one name server would answer now."""
+        """The answer that one name server would give now."""
         encoded = pictures.route(server.routes, topic, bare=False)
         return {} if encoded is None else picture(fastjson.decode(encoded, TopicRouteData))
 

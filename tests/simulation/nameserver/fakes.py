@@ -30,7 +30,7 @@ CLUSTER: Final = "SimCluster"
 
 @dataclass
 class Seen:
-    """What happened in a run, to be held against its floors."""
+    """The events of a run, to be held against its floors."""
 
     registrations: int = 0
     refused: int = 0

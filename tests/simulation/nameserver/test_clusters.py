@@ -31,7 +31,7 @@ FLOORS = {
     "text": 20,
     "seen to go at once": 3,
 }
-"""What must have happened in a whole batch of 25 clusters."""
+"""The events that must have happened in a whole batch of 25 clusters."""
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, BATCH))

@@ -1,4 +1,4 @@
-"""When a broker disappears from routes, and when it does not, under virtual time."""
+"""The liveness of brokers in routes, under virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -4,36 +4,36 @@ from collections.abc import Callable
 
 import pytest
 
-from firearrow.nameserver.effects import Departed
-from firearrow.nameserver.queues import TopicTable
+from firearrow.nameserver.effects import RemovalOutcome
+from firearrow.nameserver.queues import TopicIndex
 from firearrow.nameserver.routes import Routes
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 from tests.simulation.nameserver.chaos import run_chaos
 
 SEEDS = 20
 
 
 def never_expires(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Routes, "expire", lambda _routes, _now_ms: Departed())
+    patch.setattr(Routes, "expire", lambda _routes, _now_ms: RemovalOutcome())
 
 
 def ignores_closed_connections(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Routes, "disconnected", lambda _routes, _connection: Departed())
+    patch.setattr(Routes, "disconnected", lambda _routes, _connection: RemovalOutcome())
 
 
 def keeps_stale_answers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TopicTable, "touch", lambda _table, _broker: None)
+    patch.setattr(TopicIndex, "touch", lambda _table, _broker: None)
 
 
 def acknowledges_before_writing(patch: pytest.MonkeyPatch) -> None:
-    async def write_all(stored: Stored[object]) -> None:
+    async def write_all(stored: StoredValue[object]) -> None:
         waiting, stored._waiting = stored._waiting, []
         for how, on_done in waiting:
             stored.value = how(stored.value)
             on_done(None)
         await stored._write(stored.value)
 
-    patch.setattr(Stored, "_write_all", write_all)
+    patch.setattr(StoredValue, "_write_all", write_all)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ QUEUES: Final = 3
 
 @dataclass
 class History:
-    """What was done to the log, and what it promised."""
+    """The acts on the log, and its promises."""
 
     placed: list[tuple[int, int, int, bytes]] = field(default_factory=list)
     """(physical, end, queue offset, body) in log order, without what the log took back."""

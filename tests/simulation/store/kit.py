@@ -1,4 +1,4 @@
-"""What the tests of the store share: drafts, a log in a simulated world, and a disk that never waits.
+"""The kit that the tests of the store share: drafts, a log in a simulated world, and a disk that never waits.
 
 `InstantDisk` is the disk door over a simulated image whose coroutines end without suspending, so that a recovery is a
 plain function call (`now`): tens of thousands of crash states are opened a minute. It counts its calls and can die at
@@ -75,6 +75,10 @@ class FrozenClock:
     def now_ms(self) -> int:
         """The same time always."""
         return self.at_ms
+
+    def now_ns(self) -> int:
+        """The same time always."""
+        return self.at_ms * 1_000_000
 
     def ticks(self) -> int:
         """None."""
@@ -171,7 +175,7 @@ class InstantFile:
         return self._node.read(position, length)
 
     def next_data(self, position: int) -> int:
-        """Where the next page is that was written."""
+        """The position of the next written page."""
         pages = [number for number in self._node.pages if (number + 1) * PAGE_BYTES > position]
         return min(max(position, min(pages) * PAGE_BYTES), self.size) if pages else self.size
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow.broker.tables.offsets import OffsetTable
-from firearrow.store.recovery import owed_cut
+from firearrow.store.recovery import open_log
 from firearrow.store.views.views import Views
 from tests.simulation.store.cuts import explore_cut
 
@@ -31,14 +31,14 @@ def stale_bytes_are_left(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> int:
         return 0
 
-    patch.setattr(owed_cut, "cut_off", nothing)
+    patch.setattr(open_log, "cut_off", nothing)
 
 
 def the_cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None:
         """Promise it."""
 
-    patch.setattr(owed_cut, "make_cut_durable", nothing)
+    patch.setattr(open_log, "make_cut_durable", nothing)
 
 
 def offsets_stay_ahead(patch: pytest.MonkeyPatch) -> None:

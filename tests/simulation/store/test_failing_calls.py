@@ -7,9 +7,9 @@ import random
 import pytest
 
 from firearrow.errors import DiskError, DiskFull, StoreFenced
-from firearrow.store.ours.sidecar import newest_slot
 from firearrow.store.placement import FLUSHED, QueueTail
 from firearrow.store.running_log import RunningLog
+from firearrow.store.sidecars.sidecar import newest_slot
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.crashes import Explorer, History
 from tests.simulation.store.kit import config, draft, no_sink

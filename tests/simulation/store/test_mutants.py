@@ -15,7 +15,7 @@ from firearrow.store.log.segments import Segment, sync_names
 from firearrow.store.recovery import open_log as opening
 from firearrow.store.recovery import recover as recovery
 from firearrow.store.recovery import scan, verify
-from firearrow.store.recovery.recover import Ending, Recovery
+from firearrow.store.recovery.recover import Recovery, RunEnding
 from firearrow.store.recovery.verify import judge, resembles_stamp
 from tests.simulation.store.crashes import explore
 
@@ -93,8 +93,8 @@ def failed_sync_retried(patch: pytest.MonkeyPatch) -> None:
 def power_loss_taken_for_process_death(patch: pytest.MonkeyPatch) -> None:
     honest = recovery.known_from_slot
 
-    def known(*given: Any) -> recovery.Known:
-        return honest(*given)._replace(ending=Ending.PROCESS)
+    def known(*given: Any) -> recovery.LogFacts:
+        return honest(*given)._replace(ending=RunEnding.PROCESS)
 
     patch.setattr(opening, "known_from_slot", known)
 

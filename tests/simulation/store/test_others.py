@@ -106,7 +106,7 @@ class Site:
 
 
 async def readable(opened: OpenedLog) -> list[int]:
-    """Where the records lie that a reader gets."""
+    """The positions of the records that a reader gets."""
     rows = opened.scanner.rows(0, opened.recovered.end, one_tail, opened.damage.next_good)
     return [row[1] async for batch in rows for row in batch]
 

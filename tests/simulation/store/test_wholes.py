@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.state.state_file import StateFile, Table
+from firearrow.broker.state.state_file import StateFile, StateTable
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.queue.table import Queues
 from firearrow.store.views.views import Views
@@ -43,7 +43,7 @@ def offsets_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
     async def at_once() -> None:
         """Promise it."""
 
-    def careless(self: StateFile, disk: Disk, path: str, table: Table, **how: Any) -> None:
+    def careless(self: StateFile, disk: Disk, path: str, table: StateTable, **how: Any) -> None:
         honest(self, disk, path, table, **(how | {"settled": at_once}))
 
     patch.setattr(StateFile, "__init__", careless)

@@ -34,7 +34,7 @@ NO_END: Final = 1 << 62
 
 
 class Progress:
-    """How far a group and the delay levels are, in files as brokers keep them."""
+    """The offsets of a group and of the delay levels, in files as brokers keep them."""
 
     def __init__(self, shop: Shop) -> None:
         self.offsets = OffsetTable()

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from firearrow.admin import Admin
 from firearrow.client import MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue, HiddenQueues
+from firearrow.client.consumer.hidden_queues import HiddenQueues, QueueExtent
 from firearrow.client.consumer.log_consumer import LogConsumer
 from firearrow.errors import FireArrowError
 from firearrow.spark.link import close_links
@@ -29,7 +29,7 @@ def only_routed_queues_are_read(patch: pytest.MonkeyPatch) -> None:
 
     async def routed(
         self: LogConsumer, topic: str, known: Iterable[MessageQueue] = ()
-    ) -> dict[MessageQueue, HeldQueue]:
+    ) -> dict[MessageQueue, QueueExtent]:
         shown = await self.queues(topic)
         return {queue: held for queue, held in (await held_queues(self, topic, known)).items() if queue in shown}
 
@@ -42,7 +42,7 @@ def queues_without_messages_are_not_missed(patch: pytest.MonkeyPatch) -> None:
 
     async def unknown(
         self: HiddenQueues, broker: str, topic: str, _known: object = ()
-    ) -> dict[MessageQueue, HeldQueue]:
+    ) -> dict[MessageQueue, QueueExtent]:
         return await held(self, broker, topic)
 
     patch.setattr(HiddenQueues, "held", unknown)
@@ -52,7 +52,9 @@ def brokers_are_those_of_read_queues(patch: pytest.MonkeyPatch) -> None:
     """H1: a broker on which the topic has no queues is not asked."""
     held_queues = LogConsumer.held_queues
 
-    async def asked(self: LogConsumer, topic: str, known: Iterable[MessageQueue] = ()) -> dict[MessageQueue, HeldQueue]:
+    async def asked(
+        self: LogConsumer, topic: str, known: Iterable[MessageQueue] = ()
+    ) -> dict[MessageQueue, QueueExtent]:
         shown = {queue.broker_name for queue in await self.queues(topic)}
         held = await held_queues(self, topic, known)
         return {queue: each for queue, each in held.items() if queue.broker_name in shown}

@@ -9,7 +9,7 @@ import pytest
 
 from firearrow.errors import SettingsError
 from firearrow.spark.options import store_options
-from firearrow.spark.source.pushdown import Narrowing
+from firearrow.spark.source.pushdown import NarrowedRows
 from firearrow.spark.source.reader import DataLost
 from firearrow.spark.source.store_files import StoreReader, opened
 from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
@@ -101,14 +101,14 @@ def test_tasks_cut_the_log(store: str) -> None:
 def test_conditions_leave_out_files(store: str) -> None:
     held = frozenset(read_store({"path": store, "subscribe": "bills"}, ["queue_id"])["queue_id"])
     reader = StoreReader(store_options({"path": store}), ("topic", "tags", "queue_id", "body"))
-    reader._narrowing = Narrowing(topics=frozenset({"bills"}), tags=frozenset({"A"}), queue_ids=held)
+    reader._narrowing = NarrowedRows(topics=frozenset({"bills"}), tags=frozenset({"A"}), queue_ids=held)
     for file in log_files(store)[:2]:
         file.unlink()
     found = table_of([batch for part in reader.partitions() for batch in reader.read(part)], ["topic"])
     assert set(found["topic"]) == {"bills"}
     assert set(found["tags"]) == {"A"}
     assert set(found["queue_id"]) == held
-    reader._narrowing = Narrowing(topics=frozenset({"bills"}), queue_ids=frozenset(range(4)) - held)
+    reader._narrowing = NarrowedRows(topics=frozenset({"bills"}), queue_ids=frozenset(range(4)) - held)
     assert [batch for part in reader.partitions() for batch in reader.read(part)] == []
 
 

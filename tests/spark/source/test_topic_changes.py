@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.spark.source.marks import Deleted
+from firearrow.spark.source.marks import DeletedTopic
 from firearrow.spark.source.reader import DataLost
 from firearrow.spark.source.stream import TopicsStreamReader
 from judges import ApacheBroker
@@ -25,7 +25,7 @@ def test_a_stream_that_always_tells_a_loss_is_a_fault(is_named: bool, monkeypatc
 
     def alarmed(self: TopicsStreamReader, start: Any = None, limit: object | None = None) -> dict[str, Any]:
         if self._options.fail_on_data_loss and start is not None:
-            raise DataLost([Deleted(next(iter(start)) if is_named else "another")])
+            raise DataLost([DeletedTopic(next(iter(start)) if is_named else "another")])
         return right(self, start, limit)
 
     monkeypatch.setattr(TopicsStreamReader, "latestOffset", alarmed)

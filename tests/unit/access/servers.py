@@ -36,7 +36,7 @@ CONFIG = AccessConfig(
 
 
 class OnePeer:
-    """What a guard uses of a peer."""
+    """The parts of a peer that a guard uses."""
 
     def __init__(self, certificate_name: str = "", *, host: str = "10.9.9.9", is_forwarded: bool = False) -> None:
         self.slots: dict[object, Any] = {}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from firearrow.access.access import Access
+from firearrow.access.access import AccessControl
 from firearrow.access.account_file import decode_accounts, encode_accounts
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import MASK, Accounts
 from firearrow.access.bodies import acl_info, rules_in, user_info
-from firearrow.access.change_gate import AtOnce
+from firearrow.access.change_gate import OpenGate
 from firearrow.access.rules import Action, Decision, Rule, Rules, User, UserStatus, UserType, parse_resource
 from firearrow.access.settings import AccessConfig, check_access, first_users
 from firearrow.errors import BadBody, SettingsError
@@ -148,6 +148,6 @@ def test_settings_that_are_refused(config: AccessConfig, expected: str) -> None:
 
 def test_the_ten_requests_about_users_and_rules_have_handlers() -> None:
     handlers = Handlers()
-    accounts = Access(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts
-    AccountHandlers(accounts, lambda: None, bool, AtOnce()).add_to(handlers)
+    accounts = AccessControl(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts
+    AccountHandlers(accounts, lambda: None, bool, OpenGate()).add_to(handlers)
     assert set(handlers.by_code) == set(range(3001, 3011))

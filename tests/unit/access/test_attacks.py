@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import firearrow.broker.broker as broker_module
 import firearrow.broker.guarded as guarded_module
-from firearrow.access.access import Access
+from firearrow.access.access import AccessControl
 from firearrow.access.account_file import encode_accounts
 from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard
@@ -87,11 +87,11 @@ def test_a_guard_asks_nobody_about_a_request_of_another_code() -> None:
 
 
 def copied(keys: tuple[str, str], extra: Callable[[Any], dict[str, str]], peer: OnePeer, config: AccessConfig) -> bytes:
-    """What a master answers to a request for its users."""
+    """The answer of a master to a request for its users."""
 
     async def main(world: World) -> bytes:
         node = world.node("master")
-        access = Access(config, node.disk, "C", node.clock)
+        access = AccessControl(config, node.disk, "C", node.clock)
         await access.open()
         handlers = Handlers()
         access.copies.add_to(handlers)
@@ -148,11 +148,11 @@ def test_a_slave_takes_no_users_from_who_says_to_be_master(
     evil = Accounts({name: User(name, secret, UserType.SUPER) for name in ("mallory", INNER[0])})
     guarded = guarded_module.guarded
 
-    async def of_a_stranger(life: Any, handlers: Handlers, tables: Any, *rest: Any) -> Any:
-        if not tables.settings.value.access.is_on:
+    async def of_a_stranger(life: Any, handlers: Handlers, assembly: Any, *rest: Any) -> Any:
+        if not assembly.settings.value.access.is_on:
             handlers.on(CopyAccounts, lambda _request, _call: Answer(body=encode_accounts(evil)))
-        front = await guarded(life, handlers, tables, *rest)
-        if tables.settings.value.access.is_on and not knows_the_secret:
+        front = await guarded(life, handlers, assembly, *rest)
+        if assembly.settings.value.access.is_on and not knows_the_secret:
             replication = rest[-1]
             replication.metadata.accounts.checks_servers = True  # then the copy itself must show the secret
         return front
@@ -241,7 +241,7 @@ def test_the_audit_log_names_who_has_proved_to_ask() -> None:
     async def main(world: World) -> list[Any]:
         node = world.node("server")
         config = replace(CONFIG, certificate_users=True, authentication_strategy=STATEFUL)
-        access = Access(config, node.disk, "C", node.clock)
+        access = AccessControl(config, node.disk, "C", node.clock)
         await access.open()
         await access.accounts.put(access.accounts.value.create_user(User(*ALICE)))
         request = DeleteTopicInBroker(topic="bills")
@@ -270,7 +270,7 @@ def test_the_audit_log_names_who_has_proved_to_ask() -> None:
 def test_the_word_in_another_field_does_not_hide_a_certificate(topic: str) -> None:
     async def main(world: World) -> None:
         node = world.node("server")
-        access = Access(replace(CONFIG, certificate_users=True), node.disk, "C", node.clock)
+        access = AccessControl(replace(CONFIG, certificate_users=True), node.disk, "C", node.clock)
         await access.open()
         event = arrived(a_send(topic, properties="AccessKeyId\x017\x02"))
         access.guard(event.request, Call(event, cast("Creditor", OnePeer("root"))), lambda _request, _call: None)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from firearrow.access.audit_lines import Event, Verified, verify
+from firearrow.access.audit_lines import AuditVerification, Event, verify
 from firearrow.access.audit_log import ALLOWED, DAMPED, DAMPED_S, DIRECTORY, REFUSED, SYNC_S, WAITING_MAX, AuditLog
 from firearrow.access.refusal_rate import SOURCE_BURST, SOURCES_MAX, RefusalRate
 from firearrow.access.settings import AccessConfig, AuditScope
@@ -25,7 +25,7 @@ from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.kit import InstantFile, fresh_image
 from tests.unit.access.servers import ALICE, CONFIG, ROOT, Place, refusal, served
 from tests.unit.broker.whole import Client, a_send
-from tests.unit.store.test_copies import RefusingDisk
+from tests.unit.store.sidecars.test_copies import RefusingDisk
 
 BODY_MARKER = b"marker-of-a-body"
 
@@ -36,7 +36,7 @@ async def files_of(disk: Disk, which: str = ALLOWED) -> list[tuple[str, bytes]]:
 
 
 async def events_of(disk: Disk, which: str = ALLOWED) -> list[tuple[object, ...]]:
-    """Who, what, on what, whether and why, of every event."""
+    """The user, action, resource, decision and reason of every event."""
     found: list[tuple[object, ...]] = []
     for _, data in await files_of(disk, which):
         for line in data.splitlines():
@@ -210,7 +210,7 @@ async def wrote(audit: AuditLog, numbers: range) -> None:
 
 
 def test_files_have_a_size_and_the_oldest_are_removed() -> None:
-    async def main(node: Node) -> Verified:
+    async def main(node: Node) -> AuditVerification:
         audit = AuditLog(SMALL, node.disk, node.clock)
         await audit.open()
         work = asyncio.ensure_future(audit.run())

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard
-from firearrow.access.rules import Action, Decision, Kind, Pattern, Resource, Rule, User
+from firearrow.access.rules import Action, Decision, Resource, ResourceKind, ResourcePattern, Rule, User
 from firearrow.access.settings import STATEFUL
 from firearrow.access.witness import Witness
 from firearrow.broker.handlers.message.send_bulk import BulkSends
@@ -35,7 +35,7 @@ REMEMBERING = replace(CONFIG, authentication_strategy=STATEFUL)
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many sends were handled at once, for every time."""
+    """The number of sends that were handled at once, for every time."""
     taken: list[int] = []
     send = BulkSends.send
 
@@ -123,7 +123,7 @@ class Known:
 
     def __init__(self) -> None:
         alice = User(*ALICE)
-        rule = Rule(Resource(Kind.TOPIC, Pattern.LITERAL, "T"), (Action.PUB,), Decision.ALLOW)
+        rule = Rule(Resource(ResourceKind.TOPIC, ResourcePattern.LITERAL, "T"), (Action.PUB,), Decision.ALLOW)
         self.value = Accounts({alice.name: alice}).put_rules("User:alice", [rule])
 
 

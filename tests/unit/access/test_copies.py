@@ -11,7 +11,7 @@ from firearrow.access.rules import User, UserType
 from firearrow.errors import RequestRefused
 from firearrow.protocol.auth import Credentials
 from firearrow.protocol.requests.admin.auth import CopyAccounts
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 from firearrow.testing.sim.world import World
 from tests.unit.access.servers import INNER, ROOT, Place, refusal, served
 
@@ -40,11 +40,11 @@ def test_name_servers_copy_nothing() -> None:
 
 
 def at_a_slave(*copied: bytes, refused: RequestRefused | None = None) -> tuple[Accounts, bool]:
-    """What counts at a slave after these copies, and whether it counts as the master's."""
+    """The accounts that count at a slave after these copies, and whether it counts as the master's."""
 
     async def main(world: World) -> tuple[Accounts, bool]:
         node = world.node("slave")
-        stored = Stored(
+        stored = StoredValue(
             node.disk,
             PATH,
             Accounts({OWNER.name: OWNER}),
@@ -61,7 +61,7 @@ def at_a_slave(*copied: bytes, refused: RequestRefused | None = None) -> tuple[A
         if refused is not None:
             copies.refused(refused)
         writing.cancel()
-        again = Stored(
+        again = StoredValue(
             node.disk,
             PATH,
             stored.value,

@@ -1,4 +1,4 @@
-"""Which rule decides, and what is allowed where none does."""
+"""The rule that decides, and the default where none does."""
 
 from fnmatch import fnmatchcase
 
@@ -10,9 +10,9 @@ from firearrow.access.decide import Need, decide
 from firearrow.access.rules import (
     Action,
     Decision,
-    Kind,
-    Pattern,
     Resource,
+    ResourceKind,
+    ResourcePattern,
     Rule,
     Rules,
     User,
@@ -39,7 +39,7 @@ def deny(resource: str, *actions: str, sources: tuple[str, ...] = ()) -> Rule:
 
 
 def pub(name: str = "orders") -> Need:
-    return Need(Kind.TOPIC, name, (Action.PUB,))
+    return Need(ResourceKind.TOPIC, name, (Action.PUB,))
 
 
 def allowed(*rules: Rule, need: Need | None = None, source: str = HERE) -> bool:
@@ -68,7 +68,7 @@ def test_patterns_that_do_not_match(resource: str) -> None:
 
 
 def test_one_of_the_wanted_actions_is_enough_and_another_action_is_not() -> None:
-    need = Need(Kind.TOPIC, "orders", (Action.PUB, Action.SUB, Action.GET))
+    need = Need(ResourceKind.TOPIC, "orders", (Action.PUB, Action.SUB, Action.GET))
     assert allowed(rule("Topic:orders", "Get"), need=need)
     assert not allowed(rule("Topic:orders", "Create"), need=need)
 
@@ -116,12 +116,12 @@ def test_a_verdict_names_the_rule() -> None:
 
 names = st.text("ab", max_size=4)
 resources = st.one_of(
-    st.just(Resource(Kind.ANY, Pattern.ANY)),
-    st.builds(Resource, st.sampled_from([Kind.TOPIC, Kind.GROUP]), st.just(Pattern.ANY)),
+    st.just(Resource(ResourceKind.ANY, ResourcePattern.ANY)),
+    st.builds(Resource, st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]), st.just(ResourcePattern.ANY)),
     st.builds(
         Resource,
-        st.sampled_from([Kind.TOPIC, Kind.GROUP]),
-        st.sampled_from([Pattern.LITERAL, Pattern.PREFIXED]),
+        st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]),
+        st.sampled_from([ResourcePattern.LITERAL, ResourcePattern.PREFIXED]),
         names.filter(bool),
     ),
 )
@@ -136,7 +136,10 @@ rules_drawn = st.lists(
     max_size=6,
 ).map(tuple)
 needs = st.builds(
-    Need, st.sampled_from([Kind.TOPIC, Kind.GROUP]), names, st.sampled_from([(Action.PUB,), (Action.SUB, Action.GET)])
+    Need,
+    st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]),
+    names,
+    st.sampled_from([(Action.PUB,), (Action.SUB, Action.GET)]),
 )
 
 
@@ -181,7 +184,7 @@ def test_a_star_at_the_end_is_no_fault(text: str) -> None:
 @given(st.text("ab*", max_size=6), st.text("ab", min_size=1, max_size=6))
 def test_a_rule_is_about_no_name_that_its_text_does_not_say(pattern: str, name: str) -> None:
     resource = parse_resource(f"Topic:{pattern}")
-    if resource is not None and resource.matches(Kind.TOPIC, name):
+    if resource is not None and resource.matches(ResourceKind.TOPIC, name):
         assert fnmatchcase(name, pattern)
 
 

@@ -42,7 +42,7 @@ NOT_SUPPORTED = 3
 NO_PERMISSION = 16
 BROKERS = 79
 NAME_SERVERS = 33
-"""How many requests each of the two answers, those for users and rules included."""
+"""The number of requests that each of the two answers, those for users and rules included."""
 
 
 async def walked(place: Place, server: Any, keys: tuple[str, str] | None) -> dict[type[Request[Any]], tuple[int, str]]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from firearrow.access.declared import DECLARED, Named
+from firearrow.access.declared import DECLARED, MessageField
 from firearrow.access.guard import Guard
 from firearrow.broker import stored_topics
 from firearrow.model import names
@@ -235,7 +235,7 @@ def takes_timers_from_clients(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_ends_of_the_gone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Named, "is_change", False)
+    patch.setattr(MessageField, "is_change", False)
 
 
 def asks_everybody(patch: pytest.MonkeyPatch) -> None:

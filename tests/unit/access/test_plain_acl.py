@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from firearrow.access.access import Access, access_of
+from firearrow.access.access import AccessControl, access_of
 from firearrow.access.accounts import Accounts
 from firearrow.access.plain.access import LOOK_S, PlainAccess
 from firearrow.access.plain.acl import PATH, PlainAcl, add_accounts, matches_address, read_plain_acl
@@ -18,7 +18,7 @@ from firearrow.testing.sim.world import World
 from tests.simulation.store.kit import fresh_image
 from tests.unit.access.servers import CONFIG, ROOT, Place, refusal
 from tests.unit.broker.whole import Simulated, a_send, settings_of
-from tests.unit.store.test_copies import RefusingDisk
+from tests.unit.store.sidecars.test_copies import RefusingDisk
 
 SAMPLE = b"""
 globalWhiteRemoteAddresses:
@@ -129,7 +129,7 @@ def test_the_old_way_and_the_new_one_do_not_mix() -> None:
         check_access(replace(ON, authentication_enabled=True))
     disk = RefusingDisk(fresh_image())
     assert isinstance(access_of(ON, disk, "C", SystemClock()), PlainAccess)
-    assert isinstance(access_of(CONFIG, disk, "C", SystemClock()), Access)
+    assert isinstance(access_of(CONFIG, disk, "C", SystemClock()), AccessControl)
 
 
 def test_migration_keeps_the_users_that_are_there() -> None:
@@ -137,9 +137,9 @@ def test_migration_keeps_the_users_that_are_there() -> None:
         disk = RefusingDisk(fresh_image())
         disk.make_directory("config")
         await disk.replace(PATH, SAMPLE + b"- accessKey: root\n  secretKey: other\n")
-        access = Access(replace(CONFIG, migrate_auth_from_v1_enabled=True), disk, "C", SystemClock())
+        access = AccessControl(replace(CONFIG, migrate_auth_from_v1_enabled=True), disk, "C", SystemClock())
         await access.open()
-        again = Access(CONFIG, disk, "C", SystemClock())
+        again = AccessControl(CONFIG, disk, "C", SystemClock())
         await again.open()
         users = again.accounts.value.users
         assert set(users) == {"root", "inner", "RocketMQ", "rocketmq2"}

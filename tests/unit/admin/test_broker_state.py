@@ -24,3 +24,9 @@ def test_figures_are_read_by_apaches_names() -> None:
 
 def test_a_value_that_is_missing_or_no_number_counts_as_nothing() -> None:
     assert read_state(MEMBER, {"putTps": "", "commitLogDiskRatio": "-"}) == BrokerState(MEMBER)
+
+
+def test_the_longest_step_is_read_with_its_time() -> None:
+    state = read_state(MEMBER, {"firearrowLongestStep": "41.2 ms of CPU, share lookup, query.QueryHandlers._by_place"})
+    assert (state.longest_step_ms, state.longest_step.endswith("_by_place")) == (41.2, True)
+    assert BrokerState(MEMBER).longest_step_ms == 0

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from firearrow.broker.consumer_side import Consuming
+from firearrow.broker.assembly import Assembly
+from firearrow.broker.consumer_side import ConsumerSide
 from firearrow.broker.identity import Identity
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.settings.pull_settings import PullConfig
-from firearrow.broker.tables.tables import Tables
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import ConnectionLost
 from firearrow.model import EpochMs, Host
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -33,7 +33,7 @@ from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address
 from firearrow.store.config import LogConfig
 from firearrow.store.index.key_index import IndexConfig
-from firearrow.store.placement import Appended
+from firearrow.store.placement import AppendPosition
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.timer.config import TimerConfig
@@ -59,9 +59,9 @@ class SimBroker:
         self.settings = settings
         self.ready = asyncio.Event()
         self.store: Store
-        self.tables: Tables
-        self.consuming: Consuming
-        self.topics: Topics
+        self.assembly: Assembly
+        self.consuming: ConsumerSide
+        self.topics: TopicBook
 
     def config(self) -> StoreConfig:
         settings = self.settings
@@ -76,8 +76,8 @@ class SimBroker:
     @asynccontextmanager
     async def serving(self, node: Node) -> AsyncIterator[None]:
         store = self.store = await Store.open(node.disk, node.clock, self.config(), node.boot_id)
-        topics = self.topics = Topics(node.disk, node.clock, [TopicConfig(topic_name="T")])
-        tables = self.tables = Tables.make(
+        topics = self.topics = TopicBook(node.disk, node.clock, [TopicConfig(topic_name="T")])
+        assembly = self.assembly = Assembly(
             Identity(name="b", cluster="DefaultCluster", ip=node.host, port=PORT),
             LiveSettings(self.settings),
             store,
@@ -86,7 +86,7 @@ class SimBroker:
             clock=node.clock,
             chance=random.Random(node.rng.random()),
         )
-        consuming = self.consuming = Consuming(tables, 8 << 30)
+        consuming = self.consuming = ConsumerSide(assembly, 8 << 30)
         await topics.load()
         await consuming.load()
         handlers = Handlers()
@@ -116,7 +116,7 @@ class SimBroker:
         self.node.start(self.run)
         await self.ready.wait()
 
-    def put(self, body: bytes = b"x", *, topic: str = "T", queue_id: int = 0, **properties: str) -> Appended:
+    def put(self, body: bytes = b"x", *, topic: str = "T", queue_id: int = 0, **properties: str) -> AppendPosition:
         """Append a message as the send path does."""
         stored = encode_properties(properties)
         draft = Draft(topic, queue_id, body, stored, EpochMs(self.node.clock.now_ms()), HOST, HOST)

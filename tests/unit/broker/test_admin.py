@@ -1,4 +1,4 @@
-"""What operators ask of a broker: topics, settings, running values, single messages, entries of queues."""
+"""Operators' requests to a broker: topics, settings, running values, single messages, entries of queues."""
 
 import asyncio
 from typing import Any

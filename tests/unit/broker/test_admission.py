@@ -23,6 +23,7 @@ from firearrow.broker.send.admission import (
 )
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
+from firearrow.runtime.turn import TurnBudgets
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import Client, Simulated, settings_of
@@ -47,7 +48,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def sends_that_fit(admission: Admission) -> int:
-    """How many sends a turn takes before the first is late."""
+    """The number of sends that a turn takes before the first is late."""
     taken = 0
     while not admission.is_late():
         taken += 1
@@ -56,7 +57,7 @@ def sends_that_fit(admission: Admission) -> int:
 
 def test_a_turn_takes_what_it_has_time_for() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         assert sends_that_fit(admission) == int(LIMIT_S * BURST_PART / FIRST_GUESS_S)
         assert admission.is_shut()
         refusal = admission.refusal
@@ -72,7 +73,7 @@ def test_a_turn_takes_what_it_has_time_for() -> None:
 
 def test_what_waited_through_a_long_turn_is_late_sooner() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         admission.is_late()
         _hold_the_loop(0.19)
         await asyncio.sleep(0)
@@ -83,7 +84,7 @@ def test_what_waited_through_a_long_turn_is_late_sooner() -> None:
 
 def test_writing_and_answering_after_the_last_read_are_part_of_the_turn() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         admission.is_late()
         asyncio.get_running_loop().call_soon(_hold_the_loop, 0.3)
         await asyncio.sleep(0)
@@ -94,7 +95,7 @@ def test_writing_and_answering_after_the_last_read_are_part_of_the_turn() -> Non
 
 def test_when_there_is_nothing_to_read_after_a_turn_nobody_has_waited() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         admission.is_late()
         asyncio.get_running_loop().call_soon(_hold_the_loop, 0.3)
         for _ in range(3):
@@ -106,7 +107,7 @@ def test_when_there_is_nothing_to_read_after_a_turn_nobody_has_waited() -> None:
 
 def test_a_rest_between_turns_lets_everybody_in() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         sends_that_fit(admission)
         await asyncio.sleep(0.5)
         assert not admission.is_late()
@@ -116,7 +117,7 @@ def test_a_rest_between_turns_lets_everybody_in() -> None:
 
 def test_it_is_behind_for_a_while_after_there_was_no_time() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         assert not admission.is_behind()
         sends_that_fit(admission)
         assert admission.is_shut()
@@ -139,7 +140,7 @@ async def press(admission: Admission) -> None:
 
 def test_a_pressed_broker_takes_sends_for_a_part_of_their_time() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         await press(admission)
         assert admission.is_behind()
         assert sends_that_fit(admission) == int(LIMIT_S * TURN_PART / FIRST_GUESS_S)
@@ -151,7 +152,7 @@ def test_a_pressed_broker_takes_sends_for_a_part_of_their_time() -> None:
 
 def test_a_turn_that_takes_longer_than_expected_is_shut_in_time() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         read_s, reads = 1e-3, 0
         while not admission.is_shut():
             _hold_the_loop(read_s)
@@ -165,7 +166,7 @@ def test_a_turn_that_takes_longer_than_expected_is_shut_in_time() -> None:
 
 def test_the_writing_after_the_reads_is_expected_of_the_next_turn() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         for _ in range(50):  # turns whose reads take 5 ms, and what follows them 15
             for _ in range(500):
                 admission.is_shut()
@@ -183,7 +184,7 @@ def test_the_writing_after_the_reads_is_expected_of_the_next_turn() -> None:
 
 def test_a_broker_stays_pressed_until_it_had_time_for_everybody_for_a_while() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         await press(admission)
         sends_that_fit(admission)
         assert admission.is_shut()
@@ -197,7 +198,7 @@ def test_a_broker_stays_pressed_until_it_had_time_for_everybody_for_a_while() ->
 
 def test_who_is_served_is_left_alone_only_while_a_pressed_broker_refuses() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         sends_that_fit(admission)
         assert admission.is_shut()
         assert admission.pace_s == 0
@@ -222,7 +223,7 @@ def test_who_is_served_is_left_alone_only_while_a_pressed_broker_refuses() -> No
 @given(st.lists(st.tuples(st.integers(1, 16_000), st.floats(0, 0.5)), min_size=1, max_size=12))
 def test_no_turn_takes_more_than_its_part_nor_what_has_waited_for_too_long(turns: list[tuple[int, float]]) -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         waited_s = busy_s = 0.0
         for sends, held_s in turns:
             taken = sum(not admission.is_late() for _ in range(sends))
@@ -239,7 +240,7 @@ def test_no_turn_takes_more_than_its_part_nor_what_has_waited_for_too_long(turns
 
 def test_the_cost_of_a_send_is_learned() -> None:
     async def scenario() -> None:
-        admission = Admission(LiveSettings(BrokerSettings()))
+        admission = Admission(LiveSettings(BrokerSettings()), TurnBudgets())
         for _ in range(20):
             for _ in range(1000):
                 admission.is_late()
@@ -253,7 +254,7 @@ def test_the_cost_of_a_send_is_learned() -> None:
 def test_it_can_be_switched_off_while_running() -> None:
     async def scenario() -> None:
         live = LiveSettings(BrokerSettings())
-        admission = Admission(live)
+        admission = Admission(live, TurnBudgets())
         sends_that_fit(admission)
         live.replace(replace(live.value, broker=replace(live.broker, broker_fast_failure_enable=False)))
         assert not admission.is_late()

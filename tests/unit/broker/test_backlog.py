@@ -11,10 +11,13 @@ from firearrow.errors import DiskError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.record.decode import decode_all
-from firearrow.remoting.handlers import Answer
+from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.runtime.network import Address
+from firearrow.runtime.turn import NS_A_BYTE, Share, TurnBudgets
 from firearrow.store.placement import WRITTEN
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import COMMIT, SimBroker, SimClient, simulate
+from tests.unit.broker.test_shares import Cpu, taken_ms, watched
 
 FAR = 100
 """Messages that are more than one answer."""
@@ -147,22 +150,76 @@ def test_a_pull_that_fails_is_refused_and_the_next_is_served() -> None:
     simulate(scenario)
 
 
-def test_a_turn_hands_out_so_much_also_without_sends() -> None:
-    class Log:
-        tail = 0
+class Log:
+    """A log without messages, whose write takes 7 ms of CPU."""
 
-        def write_pending(self) -> None:
-            return None
+    tail = 0
 
+    def __init__(self, cpu: Cpu | None = None) -> None:
+        self._cpu = cpu or Cpu()
+
+    def write_pending(self) -> None:
+        """Take CPU time."""
+        self._cpu.work(7)
+
+
+def a_line(cpu: Cpu, least: int, pulls: list[int]) -> BacklogLine[int]:
+    """A line in which pulls wait, by their numbers."""
+    budgets, most_ns = TurnBudgets(cpu.read), MOST_IN_A_TURN * NS_A_BYTE
+    share = budgets.share(Share.PULL, most_ns, most_ns)
+    line = BacklogLine[int](budgets, share, Log(cpu), lambda _pull, _call: Answer(), least)
+    peer: Any = Asker()
+    for pull in pulls:
+        line.add(pull, Call(peer, peer, Later(peer, peer, 0)))
+    return line
+
+
+class Asker:
+    """A connection, and what it asks."""
+
+    address = Address("10.0.0.1", 1)
+    is_open = True
+
+    def pay(self, *_: object) -> None:
+        """Take an answer."""
+
+
+def test_pulls_that_wait_are_served_though_nobody_is_to_wait_any_more() -> None:
     async def main() -> None:
-        line = BacklogLine[int](Log(), lambda _pull, _call: Answer(), least=1)
+        line = a_line(Cpu(), 1, list(range(20)))
+        line.least = 0
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not len(line)
+
+    asyncio.run(main())
+
+
+def test_the_write_ahead_of_a_line_is_charged_to_writes() -> None:
+    async def main(cpu: Cpu) -> None:
+        line = a_line(cpu, 1, [0])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not len(line)
+
+    turn = watched(main)
+    assert taken_ms(turn, Share.WRITE) == 7
+    assert taken_ms(turn, Share.PULL) == 0
+
+
+def test_a_turn_hands_out_so_much_also_without_sends() -> None:
+    async def main() -> None:
+        budgets = TurnBudgets(lambda: 0)
+        most_ns = MOST_IN_A_TURN * NS_A_BYTE
+        pulls = budgets.share(Share.PULL, most_ns, most_ns)
+        line = BacklogLine[int](budgets, pulls, Log(), lambda _pull, _call: Answer(), least=1)
         line.handed(MOST_IN_A_TURN - 1)
         assert not line.is_full
         line.handed(1)
         assert line.is_full
         await asyncio.sleep(0)
         assert not line.is_full
-        without = BacklogLine[int](Log(), lambda _pull, _call: Answer(), least=0)
+        without = BacklogLine[int](budgets, pulls, Log(), lambda _pull, _call: Answer(), least=0)
         without.handed(MOST_IN_A_TURN)
         assert not without.is_full
 

@@ -1,4 +1,5 @@
-"""What clients make a broker remember is bounded: by connection and in all, with an answer that says what to do."""
+"""Bounds of the state that clients make a broker remember: by connection and in all, with an answer that says what to
+do."""
 
 from typing import Any, cast
 
@@ -12,7 +13,6 @@ from firearrow.broker.tables.clients import MEMBER_BYTES, Client, ClientTable, w
 from firearrow.broker.tables.locks import LOCK_LIFE_MS, QueueLocks
 from firearrow.broker.tables.new_names import FEW, MINUTE_MS, NewNames
 from firearrow.broker.tables.offsets import FEW_TOPICS, OffsetTable
-from firearrow.broker.tables.tables import Tables
 from firearrow.errors import RequestRefused
 from firearrow.fastjson import decode
 from firearrow.model.message import MessageQueue
@@ -64,7 +64,7 @@ def commit(topic: str = "T", queue_id: int = 0, group: str = "g") -> UpdateConsu
 
 def test_a_first_message_makes_no_topic_beyond_the_bound() -> None:
     async def scenario(_world: World, broker: Simulated, talker: Talker) -> None:
-        count = len(broker.broker._tables.topics.table)  # type: ignore[union-attr]
+        count = len(broker.broker._assembly.topics.table)  # type: ignore[union-attr]
         broker.broker._settings.replace(bounded(max_auto_created_topics=count + 2))
         await talker.send("a")
         await talker.send("b")
@@ -92,7 +92,7 @@ def test_one_connection_makes_so_many_names_a_minute() -> None:
 
 
 class OnePeer:
-    """What new names use of a peer."""
+    """The parts of a peer that new names use."""
 
     def __init__(self, host: str) -> None:
         self.address = Address(host, 1)
@@ -148,15 +148,15 @@ def test_the_last_offsets_are_kept_for_groups_with_few_topics() -> None:
 
 def test_a_heartbeat_makes_no_group_beyond_the_bound() -> None:
     async def scenario(_world: World, broker: Simulated, talker: Talker) -> None:
-        tables = broker.broker._tables
-        assert tables is not None
-        broker.broker._settings.replace(bounded(max_auto_created_groups=len(tables.groups.table) + 1))
+        assembly = broker.broker._assembly
+        assert assembly is not None
+        broker.broker._settings.replace(bounded(max_auto_created_groups=len(assembly.groups.table) + 1))
         await talker.send("T")
         await talker.ask(HeartBeat(), heartbeat("a", "b"))
-        assert "a" in tables.groups.table
-        assert "b" not in tables.groups.table
-        assert tables.clients.group("b") is None
-        assert tables.topics.get("%RETRY%b") is None
+        assert "a" in assembly.groups.table
+        assert "b" not in assembly.groups.table
+        assert assembly.clients.group("b") is None
+        assert assembly.topics.get("%RETRY%b") is None
         answer = await refused(talker, a_pull("b"))
         assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         assert "maxAutoCreatedGroups" in str(answer)
@@ -192,9 +192,9 @@ def test_one_connection_belongs_to_so_many_groups() -> None:
         assert answer.code == ResponseCode.INVALID_PARAMETER
         assert "maxGroupsOfConnection" in str(answer)
         await talker.ask(HeartBeat(), heartbeat("a", "b", producers=("p",)))
-        tables = broker.broker._tables
-        assert tables is not None
-        assert "c" not in tables.groups.table
+        assembly = broker.broker._assembly
+        assert assembly is not None
+        assert "c" not in assembly.groups.table
 
     simulate(scenario, bounded(max_groups_of_connection=3))
 
@@ -270,7 +270,7 @@ def test_no_offset_is_kept_for_a_queue_that_does_not_exist() -> None:
         await talker.ask(commit(queue_id=3))
         for queue_id in (-1, 4, 1 << 30):
             assert (await refused(talker, commit(queue_id=queue_id))).code == ResponseCode.INVALID_PARAMETER
-        assert len(broker.broker._tables.offsets) == 1  # type: ignore[union-attr]
+        assert len(broker.broker._assembly.offsets.table) == 1  # type: ignore[union-attr]
 
     simulate(scenario)
 
@@ -286,7 +286,7 @@ def test_offsets_are_bounded_and_known_ones_go_on() -> None:
         assert "maxConsumerOffsets" in str(answer)
         await talker.ask(commit(queue_id=1))
         await talker.ask(a_pull("g", 0x5, queue_id=2), accept=PULL_CODES)
-        assert len(broker.broker._tables.offsets) == 2  # type: ignore[union-attr]
+        assert len(broker.broker._assembly.offsets.table) == 2  # type: ignore[union-attr]
 
     simulate(scenario, bounded(max_consumer_offsets=2))
 
@@ -308,9 +308,9 @@ def test_operators_move_no_group_in_a_queue_that_does_not_exist() -> None:
         for queue_id in (4, 5000, 1 << 30):
             for offset in (0, None):
                 assert (await refused(talker, a_reset(queue_id, offset))).code == ResponseCode.INVALID_PARAMETER
-        assert len(broker.broker._tables.offsets) == 0  # type: ignore[union-attr]
+        assert len(broker.broker._assembly.offsets.table) == 0  # type: ignore[union-attr]
         await talker.ask(a_reset(3))
-        assert len(broker.broker._tables.offsets) == 1  # type: ignore[union-attr]
+        assert len(broker.broker._assembly.offsets.table) == 1  # type: ignore[union-attr]
 
     simulate(scenario)
 
@@ -322,7 +322,7 @@ def test_offsets_are_cloned_to_no_illegal_name(name: str) -> None:
         await talker.ask(HeartBeat(), heartbeat("g"))
         await talker.ask(commit(queue_id=0))
         assert (await refused(talker, a_clone(name))).code == ResponseCode.INVALID_PARAMETER
-        assert broker.broker._tables.offsets.pairs() == [("T", "g")]  # type: ignore[union-attr]
+        assert broker.broker._assembly.offsets.table.pairs() == [("T", "g")]  # type: ignore[union-attr]
 
     simulate(scenario)
 
@@ -340,7 +340,7 @@ def test_offsets_that_operators_make_are_bounded() -> None:
         await talker.ask(a_reset(1))
         await talker.ask(a_reset(2))
         assert (await refused(talker, a_reset(3))).code == ResponseCode.SYSTEM_BUSY
-        assert len(broker.broker._tables.offsets) == 3  # type: ignore[union-attr]
+        assert len(broker.broker._assembly.offsets.table) == 3  # type: ignore[union-attr]
 
     simulate(scenario, bounded(max_consumer_offsets=3))
 
@@ -360,8 +360,8 @@ def clone_more_topics_than_there_is_room_for(topics: int = 2, most: int = 5) -> 
         answer = await refused(talker, ALL_TOPICS)
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert "maxConsumerOffsets" in str(answer)
-        table = broker.broker._tables.offsets  # type: ignore[union-attr]
-        assert table.topics_of("copy") == [], "a refused clone has copied the offsets in some topics"
+        table = broker.broker._assembly.offsets.table  # type: ignore[union-attr]
+        assert not table.topics_with("copy"), "a refused clone has copied the offsets in some topics"
 
     simulate(scenario, bounded(max_consumer_offsets=most))
 
@@ -376,36 +376,39 @@ def test_a_clone_that_would_take_what_is_kept_for_groups_with_few_topics_copies_
 
 def test_the_room_for_all_offsets_is_that_for_one_after_the_other() -> None:
     async def scenario(_world: World, broker: Simulated, _talker: Talker) -> None:
-        tables = broker.broker._tables
-        assert tables is not None
+        assembly = broker.broker._assembly
+        assert assembly is not None
+        offsets = assembly.offsets.table
+        bounds = OffsetBounds(assembly.store, offsets)
         for known in range(FEW_TOPICS + 1):
             for number in range(known):
-                tables.offsets.adopt("g", f"known{number}", 0, 1)
+                offsets.adopt("g", f"known{number}", 0, 1)
             for added in range(1, 40 - known):
                 new = {f"new{number}": 1 for number in range(added)}
-                assert has_room_of_all(tables, new) == has_room_one_by_one(tables, new), (known, added)
-            tables.offsets.forget_group("g")
+                assert has_room_of_all(bounds, new) == has_room_one_by_one(offsets, new), (known, added)
+            for topic in list(offsets.topics_with("g")):
+                offsets.forget_row(topic, "g")
 
     simulate(scenario, bounded(max_consumer_offsets=30))
 
 
-def has_room_of_all(tables: Tables, new: dict[str, int]) -> bool:
+def has_room_of_all(bounds: OffsetBounds, new: dict[str, int]) -> bool:
     try:
-        OffsetBounds(tables).check_room_of_all("g", new)
+        bounds.check_room_of_all("g", new)
     except Refused:
         return False
     return True
 
 
-def has_room_one_by_one(tables: Tables, new: dict[str, int]) -> bool:
+def has_room_one_by_one(offsets: OffsetTable, new: dict[str, int]) -> bool:
     added = []
     for topic in new:
-        if not tables.offsets.has_room("g", topic, 0):
+        if not offsets.has_room("g", topic, 0):
             break
-        tables.offsets.adopt("g", topic, 0, 1)
+        offsets.adopt("g", topic, 0, 1)
         added.append(topic)
     for topic in added:
-        tables.offsets.forget_row(topic, "g")
+        offsets.forget_row(topic, "g")
     return len(added) == len(new)
 
 
@@ -441,7 +444,7 @@ def test_only_queues_that_exist_are_locked_for_groups_that_exist() -> None:
             asked = LockBatchBody(client_id="c", consumer_group=group, mq_set=queues)
             reply = await talker.ask(LockBatchMq(), encode_body(asked))
             assert decode(reply.body, LockedQueues).locked == gained
-        assert len(broker.broker._tables.locks) == 2  # type: ignore[union-attr]
+        assert len(broker.broker._assembly.locks) == 2  # type: ignore[union-attr]
 
     simulate(scenario)
 
@@ -454,6 +457,6 @@ def test_locks_are_bounded_and_given_back() -> None:
     assert locks.lock("g", queues, "a", 1) == queues[:2]
     locks.unlock("g", queues[:1], "a")
     assert locks.lock("h", queues[2:], "b", 1) == queues[2:]
-    locks.expire(2 * LOCK_LIFE_MS)
+    list(locks.expire(2 * LOCK_LIFE_MS))
     assert len(locks) == 0
     assert not locks._groups

@@ -65,7 +65,7 @@ def test_compressed_bodies_are_read_up_to_a_limit() -> None:
 
 
 async def counted(broker: SimBroker, name: str) -> int:
-    stats = broker.tables.stats
+    stats = broker.assembly.stats
     await stats.sample(elapsed_ms())
     seen = stats.view(name, "T@g", elapsed_ms() + 10_000)
     return 0 if seen is None or seen.stats_day is None else broker_total(broker, name)
@@ -73,7 +73,7 @@ async def counted(broker: SimBroker, name: str) -> int:
 
 def broker_total(broker: SimBroker, name: str) -> int:
     kind, which = counters.STATISTICS[name]
-    counts = broker.tables.stats._families[kind].of("T@g")
+    counts = broker.assembly.stats._families[kind].of("T@g")
     return counts.size if which else counts.messages
 
 
@@ -139,7 +139,7 @@ def test_the_broker_checks_expressions_before_they_are_used() -> None:
 def test_a_retry_topic_is_judged_by_the_first_topic() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
-        group = broker.tables.clients.group("g")
+        group = broker.assembly.clients.group("g")
         assert group is not None
         retry = retry_topic("g")
         for topic, text in (("T", "topic == 'T' && body.amount > 5"), (retry, "true")):

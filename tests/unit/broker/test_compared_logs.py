@@ -8,7 +8,7 @@ import pytest
 from firearrow.broker.replication.comparing_slave import ComparingSlave
 from firearrow.broker.replication.feed import Feed
 from firearrow.broker.replication.master import Master
-from firearrow.broker.replication.slave import Link
+from firearrow.broker.replication.slave import MasterLink
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Claim, Spans, encode_claim, report
 from firearrow.runtime.network import Address
@@ -174,7 +174,7 @@ def test_a_slave_goes_on_at_a_master_that_compares_nothing(
     compared: list[bool] = []
     compare = ComparingSlave._compare
 
-    async def noted(self: ComparingSlave, link: Link) -> bool:
+    async def noted(self: ComparingSlave, link: MasterLink) -> bool:
         compared.append(await compare(self, link))
         return compared[-1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.handlers.admin.topic import TopicHandlers
+from firearrow.broker.handlers.admin.topic_deletion import TopicDeletionHandlers
 from firearrow.errors import RequestRefused
 from firearrow.protocol.requests.admin.topic import CleanUnusedTopic, DeleteTopicInBroker
 from firearrow.store.placement import Placed
@@ -19,7 +19,7 @@ from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simu
 
 
 def bodies_after_a_crash(*, is_quiet: bool) -> list[bytes]:
-    """What a topic holds that was deleted, made again after a crash, and got one message."""
+    """The bodies of a topic that was deleted, made again after a crash, and got one message."""
 
     async def scenario(world: World, broker: Simulated, client: Client) -> list[bytes]:
         for number in range(5):
@@ -59,11 +59,11 @@ def test_a_start_after_a_deletion_reads_nothing_of_the_log_again(monkeypatch: py
 def deletes_half(patch: pytest.MonkeyPatch) -> None:
     """A planted bug: the files of the queues go, and what a start goes by still names them."""
 
-    async def files_alone(self: TopicHandlers, topics: list[str], _ended: Callable[[str, int], None]) -> None:
+    async def files_alone(self: TopicDeletionHandlers, topics: list[str], _ended: Callable[[str, int], None]) -> None:
         for topic in topics:
             await self._store.queues.delete_topic(topic)
 
-    patch.setattr(TopicHandlers, "_delete_queues", files_alone)
+    patch.setattr(TopicDeletionHandlers, "_delete_queues", files_alone)
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
@@ -138,7 +138,7 @@ THE_LAST_LIFE = [b"new %d" % number for number in range(21)]
 
 
 def bodies_of_the_last_life(between: Callable[[Node], Coroutine[Any, Any, None]], *, crash: bool) -> list[bytes]:
-    """What a topic holds that was deleted and made again, when its queues are made again from the log."""
+    """The bodies of a topic that was deleted and made again, when its queues are made again from the log."""
 
     async def scenario(world: World, broker: Simulated, client: Client) -> list[bytes]:
         await client.send("other")

@@ -13,6 +13,7 @@ MODES = {
     "several-masters": ["ASYNC_MASTER"] * 2,
     "masters-with-async-slaves": ["ASYNC_MASTER", "SLAVE"] * 2,
     "masters-with-sync-slaves": ["SYNC_MASTER", "SLAVE"] * 2,
+    "elected-group": ["ASYNC_MASTER"] * 3,  # the role is not read: the group elects its master
 }
 
 

@@ -1,14 +1,14 @@
 """Delayed messages whose store times go back: none is passed over and none comes twice."""
 
-from firearrow.broker.delivery.schedule import Due, due_first
+from firearrow.broker.delivery.schedule import DueDelivery, due_first
 
 
-def due(*times_ms: int) -> list[Due]:
-    return [Due(offset, time_ms, None) for offset, time_ms in enumerate(times_ms)]
+def due(*times_ms: int) -> list[DueDelivery]:
+    return [DueDelivery(offset, time_ms, None) for offset, time_ms in enumerate(times_ms)]
 
 
-def delivered(waiting: list[Due]) -> list[tuple[int, list[int]]]:
-    """When which offsets are delivered, as a level does it: it waits for the first, then takes what is due."""
+def delivered(waiting: list[DueDelivery]) -> list[tuple[int, list[int]]]:
+    """The times and offsets of deliveries, as a level makes them: it waits for the first, then takes what is due."""
     order = []
     now_ms = 0
     while waiting:

@@ -1,4 +1,5 @@
-"""How long a group on simulated machines takes no message after a fault, and that it keeps its master without one."""
+"""The gap in which a group on simulated machines takes no message after a fault; without a fault it keeps its
+master."""
 
 import asyncio
 

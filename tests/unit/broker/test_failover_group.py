@@ -16,7 +16,7 @@ from firearrow.broker.settings.failover_settings import FailoverConfig
 from firearrow.errors import DiskError, FireArrowError, StoreFenced, SyncFailed
 from firearrow.model.group_state import GroupState
 from firearrow.remoting.caller import Caller
-from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.runtime.coordinator.door import GroupSnapshot
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults, SimCoordinator
@@ -113,7 +113,7 @@ class Group:
     @property
     def states(self) -> list[GroupState]:
         """Every state that the group has had."""
-        found = [decode(Snapshot(value, {})).group for value in self.coordinator.backups]
+        found = [decode(GroupSnapshot(value, {})).group for value in self.coordinator.backups]
         return [state for state in found if state is not None]
 
     async def until_in_sync(self, count: int, seconds: float = 120.0) -> GroupState:

@@ -1,4 +1,5 @@
-"""Who acknowledges: a slave that has synced, and a directory that the group knows. On simulated machines."""
+"""The replicas that acknowledge: a slave that has synced, and a directory that the group knows. On simulated
+machines."""
 
 import asyncio
 

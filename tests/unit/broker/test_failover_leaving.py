@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from firearrow.broker import group_broker
-from firearrow.broker.failover.elections import Own, handed_over, left
+from firearrow.broker.failover.elections import OwnState, handed_over, left
 from firearrow.errors import FireArrowError
-from firearrow.model.group_state import GroupState, Promised
+from firearrow.model.group_state import GroupState, ReplicaPromise
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults
 from firearrow.testing.sim.world import World
@@ -132,20 +132,20 @@ def test_a_group_that_is_stopped_whole_comes_back() -> None:
 
 
 def test_only_the_master_of_the_epoch_hands_over_to_one_in_sync() -> None:
-    own = Own(2, Promised(3, 2), leads=3)
+    own = OwnState(2, ReplicaPromise(3, 2), leads=3)
     new = handed_over(own, GROUP, 1)
     assert new is not None
     assert (new.epoch, new.master, new.iss, new.iss_seq) == (4, 1, (1, 3), 8)
     assert handed_over(own, GROUP, 4) is None
-    assert handed_over(Own(2, Promised(2, 2), leads=2), GROUP, 1) is None
-    assert handed_over(Own(1, Promised(3, 2)), GROUP, 3) is None
+    assert handed_over(OwnState(2, ReplicaPromise(2, 2), leads=2), GROUP, 1) is None
+    assert handed_over(OwnState(1, ReplicaPromise(3, 2)), GROUP, 3) is None
 
 
 def test_a_slave_leaves_unless_too_few_would_stay() -> None:
-    own = Own(1, Promised(3, 2))
+    own = OwnState(1, ReplicaPromise(3, 2))
     new = left(own, GROUP)
     assert new is not None
     assert (new.epoch, new.master, new.iss, new.iss_seq) == (3, 2, (2, 3), 8)
-    assert left(Own(2, Promised(3, 2), leads=3), GROUP) is None
-    assert left(Own(4, Promised(3, 2)), GROUP) is None
+    assert left(OwnState(2, ReplicaPromise(3, 2), leads=3), GROUP) is None
+    assert left(OwnState(4, ReplicaPromise(3, 2)), GROUP) is None
     assert left(own, GroupState(epoch=3, master=2, iss=(1, 2), iss_seq=7, min_iss=2)) is None

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.failover.elections import Heard, Lead, Own, Propose, Wait, next_step
+from firearrow.broker.failover.elections import GroupNews, LeadStep, OwnState, ProposeStep, WaitStep, next_step
 from firearrow.broker.failover.group_slave import is_refused
-from firearrow.broker.failover.group_values import About, decode, encode
+from firearrow.broker.failover.group_values import MemberFacts, decode, encode
 from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.settings.failover_settings import FailoverConfig, check_member, check_replica
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import BadBody, BadFrame, ConnectionFailed, SettingsError
 from firearrow.model.epochs import LARGEST_EPOCH, Epochs
-from firearrow.model.group_state import GroupState, Promised
+from firearrow.model.group_state import GroupState, ReplicaPromise
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.ha_handshake import (
     Hello,
@@ -25,18 +25,18 @@ from firearrow.protocol.ha_handshake import (
     encode_welcome,
 )
 from firearrow.remoting.handlers import SUCCESS, Answer
-from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.runtime.coordinator.door import GroupSnapshot
 from firearrow.testing.sim.world import World
 
 GROUP = GroupState(epoch=3, master=2, iss=(1, 2), iss_seq=7, min_iss=2)
 
 
 def test_values_come_back_and_others_are_told() -> None:
-    about = About("10.0.0.1:10911", "10.0.0.1:10912")
-    seen = decode(Snapshot(encode(GROUP), {1: encode(about)}))
+    about = MemberFacts("10.0.0.1:10911", "10.0.0.1:10912")
+    seen = decode(GroupSnapshot(encode(GROUP), {1: encode(about)}))
     assert (seen.group, seen.live) == (GROUP, {1: about})
     with pytest.raises(BadBody, match="another program"):
-        decode(Snapshot(b"[]", {}))
+        decode(GroupSnapshot(b"[]", {}))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_values_come_back_and_others_are_told() -> None:
 )  # fmt: skip
 def test_a_state_out_of_range_is_nobodys_state(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadBody, match=r"out of range.*failover elect"):
-        decode(Snapshot(encode(replace(GROUP, **wrong)), {}))
+        decode(GroupSnapshot(encode(replace(GROUP, **wrong)), {}))
 
 
 def test_greetings_come_back_in_pieces() -> None:
@@ -142,39 +142,39 @@ def test_only_a_refused_connection_tells_of_a_dead_process() -> None:
 
 
 def test_a_first_election_whose_answer_was_lost_is_known_by_its_directory() -> None:
-    own, alive = Own(3, Promised(), directory=77), frozenset({1, 2, 3})
+    own, alive = OwnState(3, ReplicaPromise(), directory=77), frozenset({1, 2, 3})
     founded = GroupState(epoch=0, master=0, iss=(3,), iss_seq=0, min_iss=2)
-    first = next_step(own, Heard(founded, alive), 2)
-    assert isinstance(first, Propose)
+    first = next_step(own, GroupNews(founded, alive), 2)
+    assert isinstance(first, ProposeStep)
     since = replace(first.new, iss_seq=first.new.iss_seq + 2)  # others have swapped since
-    again = next_step(own, Heard(since, alive), 2)
-    assert isinstance(again, Propose)
+    again = next_step(own, GroupNews(since, alive), 2)
+    assert isinstance(again, ProposeStep)
     assert (again.new.master, again.new.iss) == (3, (3,))
-    other = next_step(replace(own, directory=78), Heard(since, alive), 2)  # the directory was lost
-    assert isinstance(other, Wait)
+    other = next_step(replace(own, directory=78), GroupNews(since, alive), 2)  # the directory was lost
+    assert isinstance(other, WaitStep)
     assert other.is_trouble
 
 
 def test_a_master_that_cannot_take_messages_hands_over_where_enough_others_can() -> None:
     group = GroupState(epoch=3, master=1, iss=(1, 2, 3), iss_seq=7, min_iss=2)
-    own = Own(1, Promised(3, 1), leads=3, ailment="its disk is full")
+    own = OwnState(1, ReplicaPromise(3, 1), leads=3, ailment="its disk is full")
     everybody = frozenset({1, 2, 3})
-    step = next_step(own, Heard(group, everybody), 2)
-    assert isinstance(step, Propose)
+    step = next_step(own, GroupNews(group, everybody), 2)
+    assert isinstance(step, ProposeStep)
     assert (step.new.epoch, step.new.master, step.new.iss) == (4, 2, (2, 3))
-    assert next_step(replace(own, ailment=""), Heard(group, everybody), 2) == Lead(group)
+    assert next_step(replace(own, ailment=""), GroupNews(group, everybody), 2) == LeadStep(group)
     for alive, ailing in ((frozenset({1, 2}), frozenset()), (everybody, frozenset({3}))):
-        assert next_step(own, Heard(group, alive, ailing=ailing), 2) == Lead(group)
+        assert next_step(own, GroupNews(group, alive, ailing=ailing), 2) == LeadStep(group)
     few = replace(group, iss=(1, 2))
-    step = next_step(own, Heard(few, everybody), 2)
-    assert isinstance(step, Propose)
+    step = next_step(own, GroupNews(few, everybody), 2)
+    assert isinstance(step, ProposeStep)
     assert (step.new.master, step.new.iss) == (2, (1, 2))  # 3 joins, then 1 leaves
 
 
 def test_a_replica_that_cannot_take_messages_leaves_an_election_to_others() -> None:
     group = GroupState(epoch=3, master=1, iss=(1, 2, 3), iss_seq=7, min_iss=2)
-    own = Own(2, Promised(3, 1), ailment="its disk is full")
-    heard = Heard(group, frozenset({2, 3}))
-    assert isinstance(next_step(own, heard, 2), Wait)
-    assert isinstance(next_step(replace(own, ailment=""), heard, 2), Propose)
-    assert isinstance(next_step(own, replace(heard, alive=frozenset({2})), 2), Propose)
+    own = OwnState(2, ReplicaPromise(3, 1), ailment="its disk is full")
+    heard = GroupNews(group, frozenset({2, 3}))
+    assert isinstance(next_step(own, heard, 2), WaitStep)
+    assert isinstance(next_step(replace(own, ailment=""), heard, 2), ProposeStep)
+    assert isinstance(next_step(own, replace(heard, alive=frozenset({2})), 2), ProposeStep)

@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from firearrow.broker.failover.elections import (
     LARGEST_CHOSEN,
-    Heard,
-    Own,
-    Wait,
+    GroupNews,
+    OwnState,
+    WaitStep,
     elected_by_name,
     next_step,
 )
 from firearrow.broker.failover.group_values import encode
 from firearrow.errors import SettingsError
 from firearrow.model.epochs import LARGEST_EPOCH
-from firearrow.model.group_state import GroupState, Promised
+from firearrow.model.group_state import GroupState, ReplicaPromise
 from firearrow.testing.sim.coordinator import CoordinatorFaults
 from firearrow.testing.sim.world import World
 from tests.unit.broker.test_failover_group import LEASE_S, Group
@@ -61,7 +61,7 @@ def test_an_operator_cannot_begin_an_epoch_that_leaves_none_for_elections() -> N
 
 def test_the_last_epoch_of_all_is_followed_by_none() -> None:
     group = GroupState(epoch=LARGEST_EPOCH, master=1, iss=(1, 2, 3), iss_seq=9, min_iss=2, directories=((2, 5),))
-    own = Own(2, Promised(LARGEST_EPOCH, 1), directory=5)
-    step = next_step(own, Heard(group, frozenset({2, 3})), 2)
-    assert isinstance(step, Wait)
+    own = OwnState(2, ReplicaPromise(LARGEST_EPOCH, 1), directory=5)
+    step = next_step(own, GroupNews(group, frozenset({2, 3})), 2)
+    assert isinstance(step, WaitStep)
     assert step.is_trouble

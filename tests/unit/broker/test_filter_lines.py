@@ -1,4 +1,4 @@
-"""Who waits for filters, and that every message is counted once."""
+"""The pulls that wait for filters; every message is counted once."""
 
 import asyncio
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from firearrow.broker.pull.filter_budget import FilterClock
-from firearrow.broker.pull.long_poll import Parked, Wanted
+from firearrow.broker.pull.long_poll import ParkedPull, Wanted
 from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
 from firearrow.broker.pull.woken import WokenPulls
 from firearrow.broker.statistics import counters
 from firearrow.protocol.codes import ResponseCode
+from firearrow.runtime.turn import Share, TurnBudgets, breathe
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SUBSCRIPTION, SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_filter_turns import CARRIED, HEAVY, LONGEST_TURN_S, counted, turns, until_found
@@ -28,21 +29,26 @@ def test_pulls_without_a_filter_do_not_wait_for_filters() -> None:
         now = [0]
         served: list[str] = []
 
-        def serve(parked: Parked[str], _made: Made) -> int:
+        def serve(parked: ParkedPull[str], _made: Made) -> int:
             served.append(parked.ticket)
             return 0
 
-        clock = FilterClock(lambda: now[0])
-        line = WokenPulls(clock, serve)
-        clock.begin()
-        now[0] = 10**9
-        clock.end()
+        budgets = TurnBudgets(lambda: now[0])
+        clock, pulls = FilterClock(budgets), budgets.share(Share.PULL, 1_000_000, 1_000_000)
+        line = WokenPulls(pulls, clock.share, serve, lambda _parked: None)
+
+        def filter_once() -> None:
+            if not served:
+                clock.begin()
+                now[0] += clock.share.most_ns
+                clock.end()
+
+        budgets.on_turn.append(filter_once)
         wants: dict[str, Wanted] = {"filter": MessageFilter(), "all": None, "tags": frozenset({1})}
-        line.add([Parked(("T", 0), 0, wanted, name, 0, None, 0, 0) for name, wanted in wants.items()])
-        line.serve_a_turn()
+        line.add([ParkedPull(("T", 0), 0, wanted, name, 0, name, 0, 0) for name, wanted in wants.items()])
+        await breathe()
         assert served == ["all", "tags"]
-        await asyncio.sleep(0)  # the turn of the clock
-        line.serve_a_turn()
+        await breathe()
         assert served == ["all", "tags", "filter"]
 
     asyncio.run(scenario())

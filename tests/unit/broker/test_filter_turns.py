@@ -23,6 +23,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.record.encode import Draft
 from firearrow.record.properties import encode_properties
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.turn import TurnBudgets
 from firearrow.testing.sim.clock import SimClock
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
@@ -142,9 +143,9 @@ def test_a_verdict_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def counted(broker: SimBroker, name: str, key: str) -> int:
-    await broker.tables.stats.sample(elapsed_ms())
+    await broker.assembly.stats.sample(elapsed_ms())
     kind, which = counters.STATISTICS[name]
-    counts = broker.tables.stats._families[kind].of(key)
+    counts = broker.assembly.stats._families[kind].of(key)
     return counts.size if which else counts.messages
 
 
@@ -199,15 +200,18 @@ def test_messages_without_a_verdict_of_sql_are_counted() -> None:
     ],
 )
 def test_a_parked_filter_counts_about_the_memory_that_it_takes(kind: str, text: str) -> None:
-    filters = Filters(lambda: 0)
-    filters._compiled(kind, "a = 'warm'" if kind == "SQL92" else "tag == 'warm'")
-    tracemalloc.start()
-    found = filters._compiled(kind, text + " ")
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert isinstance(found, MessageFilter)
-    counts = 1024 + _weight(found) * TAG_BYTES
-    assert held / 1.5 < counts < held * 15
+    async def scenario() -> None:
+        filters = Filters(TurnBudgets(lambda: 0))
+        filters._compiled(kind, "a = 'warm'" if kind == "SQL92" else "tag == 'warm'")
+        tracemalloc.start()
+        found = filters._compiled(kind, text + " ")
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert isinstance(found, MessageFilter)
+        counts = 1024 + _weight(found) * TAG_BYTES
+        assert held / 1.5 < counts < held * 15
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.group.heartbeat import CheckClientConfig
 from firearrow.record.decode import decode_all
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.turn import TurnBudgets
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SUBSCRIPTION, SUSPEND, SimBroker, SimClient, simulate, until
 
@@ -71,7 +72,7 @@ def test_a_filter_that_passes_little_moves_a_bounded_number_of_messages_a_pull()
             offset, pulls, found = reply.answer.next_begin_offset, pulls + 1, reply.body
         assert bodies(found) == [b"%d" % (count - 1)]
         assert pulls == 3
-        stats = broker.tables.stats
+        stats = broker.assembly.stats
         await stats.sample(elapsed_ms() + 10_000)
         seen = stats.view(GROUP_FILTERED_NUMS, "T@g", elapsed_ms() + 10_000)
         assert seen is not None
@@ -171,7 +172,7 @@ def test_filters_can_be_switched_off() -> None:
 def test_a_retry_topic_is_judged_by_the_first_topic_if_that_is_switched_on(supported: bool) -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
-        group = broker.tables.clients.group("g")
+        group = broker.assembly.clients.group("g")
         assert group is not None
         retry = retry_topic("g")
         for topic, text in (("T", "a > 5"), (retry, "TRUE")):
@@ -186,18 +187,24 @@ def test_a_retry_topic_is_judged_by_the_first_topic_if_that_is_switched_on(suppo
 
 
 def test_invented_types_and_short_texts_do_not_fill_the_memory() -> None:
-    filters = Filters(lambda: 0)
-    for number in range(3_000):
-        with pytest.raises(Refused):
-            filters.check(SubscriptionData(topic="T", sub_string="", expression_type=f"TYPE{number}"))
-        filters.check(SubscriptionData(topic="T", sub_string=f"a = {number}", expression_type="SQL92"))
-    assert 0 < len(filters._remembered) <= CHARACTERS_REMEMBERED // CHARACTERS_OF_ENTRY
+    async def scenario() -> None:
+        filters = Filters(TurnBudgets(lambda: 0))
+        for number in range(3_000):
+            with pytest.raises(Refused):
+                filters.check(SubscriptionData(topic="T", sub_string="", expression_type=f"TYPE{number}"))
+            filters.check(SubscriptionData(topic="T", sub_string=f"a = {number}", expression_type="SQL92"))
+        assert 0 < len(filters._remembered) <= CHARACTERS_REMEMBERED // CHARACTERS_OF_ENTRY
+
+    asyncio.run(scenario())
 
 
 def test_a_refused_expression_is_remembered_without_its_traceback() -> None:
-    filters = Filters(lambda: 0)
-    with pytest.raises(Refused):
-        filters.check(SubscriptionData(topic="T", sub_string="a = ", expression_type="SQL92"))
-    [bad] = filters._remembered.values()
-    assert isinstance(bad, BadExpression)
-    assert (bad.__traceback__, bad.__context__) == (None, None)
+    async def scenario() -> None:
+        filters = Filters(TurnBudgets(lambda: 0))
+        with pytest.raises(Refused):
+            filters.check(SubscriptionData(topic="T", sub_string="a = ", expression_type="SQL92"))
+        [bad] = filters._remembered.values()
+        assert isinstance(bad, BadExpression)
+        assert (bad.__traceback__, bad.__context__) == (None, None)
+
+    asyncio.run(scenario())

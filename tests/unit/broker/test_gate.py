@@ -293,9 +293,9 @@ class Asker:
         self._client = Client(world.node("asker"), broker)
         self._number = 0
         self.last: dict[str, float] = {}
-        """When each kind of request was last answered with success."""
+        """The time of the last success of each kind of request."""
         self.refused: dict[str, float] = {}
-        """When each kind of request was last refused or not answered."""
+        """The time of the last refusal or missing answer of each kind of request."""
 
     async def ask(self, place: int) -> None:
         """Ask for one of each."""

@@ -69,7 +69,7 @@ async def kept(client: Client, topic: str, queue_id: int) -> list[object]:
 
 
 def records_and_answers(group: str, *, sync: bool = False) -> Kept:
-    """What a broker keeps and says of half messages in heaps, with the ends of the heap before between them."""
+    """The records and answers of a broker for half messages in heaps, with the ends of the heap before between them."""
 
     async def scenario(_world: World, _broker: Simulated, client: Client) -> Kept:
         await client.send()

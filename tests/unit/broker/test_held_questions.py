@@ -46,7 +46,7 @@ def test_a_question_to_a_plain_broker_is_refused_and_harms_no_operator() -> None
 
 
 def held() -> int:
-    """How many questions all brokers hold."""
+    """The number of questions that all brokers hold."""
     return sum(len(one) for one in gc.get_objects() if isinstance(one, HeldQuestions))
 
 

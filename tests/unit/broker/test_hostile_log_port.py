@@ -316,10 +316,10 @@ def test_a_lying_master_costs_a_slave_its_connection_and_nothing_else(lie: str) 
 
     async def then(slave: Simulated) -> None:
         await until(lambda: master.connections >= 2, what="the slave gave the master up and tried again")
-        tables = slave.broker._tables
-        assert tables is not None
-        assert tables.store.log.tail == 0
-        assert len(tables.store.copy._rest) <= OTHERS_LARGEST + LARGEST_REST
+        assembly = slave.broker._assembly
+        assert assembly is not None
+        assert assembly.store.log.tail == 0
+        assert len(assembly.store.copy._rest) <= OTHERS_LARGEST + LARGEST_REST
 
     at_a_slave(master, then)
     assert master.sent < 16 << 20, "it was read on and on"

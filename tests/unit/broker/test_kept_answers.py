@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from campaigns.samples import a_topic
-from firearrow.broker.handlers.admin.topic import TopicHandlers
+from firearrow.broker.handlers.admin.topic_deletion import TopicDeletionHandlers
 from firearrow.broker.handlers.group import reset
 from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
 from firearrow.broker.state.state_file import OnSaved
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import DiskError, FireArrowError, RequestRefused
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
@@ -62,7 +62,7 @@ async def after_a_crash(world: World, broker: Simulated, *, power: bool = False)
 
 
 async def offset_of(client: Client, group: str = "g", topic: str = "T") -> int | None:
-    """Where a group is in the first queue; None where it never said."""
+    """The offset of a group in the first queue; None where it never said."""
     request = QueryConsumerOffset(consumer_group=group, topic=topic, queue_id=0, set_zero_if_not_found=False)
     try:
         return int((await client.ask(request)).answer.offset)
@@ -96,7 +96,7 @@ def test_the_offsets_of_a_deleted_topic_do_not_come_back() -> None:
 
 def forgets_offsets_in_memory_alone(patch: pytest.MonkeyPatch) -> None:
     """A planted bug: the offsets' change is noted, and nobody waits for it."""
-    begin = TopicHandlers._begin_deletion
+    begin = TopicDeletionHandlers._begin_deletion
 
     def begins(self: Any, topics: list[str]) -> Any:
         wait = self._offsets_changed
@@ -109,8 +109,8 @@ def forgets_offsets_in_memory_alone(patch: pytest.MonkeyPatch) -> None:
     async def trusts(_self: Any) -> None:
         pass
 
-    patch.setattr(TopicHandlers, "_begin_deletion", begins)
-    patch.setattr(TopicHandlers, "_keep_offsets", trusts)
+    patch.setattr(TopicDeletionHandlers, "_begin_deletion", begins)
+    patch.setattr(TopicDeletionHandlers, "_keep_offsets", trusts)
 
 
 def test_offsets_that_are_forgotten_in_memory_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,23 +187,23 @@ def test_a_change_that_could_not_be_stored_is_not_answered_for_from_memory(reque
 
 def answers_from_memory(patch: pytest.MonkeyPatch) -> None:
     """A planted bug: what memory has as it is asked for is taken for durable."""
-    put, begin = Topics.put, Topics.begin_deletion
+    put, begin = TopicBook.put, TopicBook.begin_deletion
 
-    def puts(self: Topics, topics: list[TopicConfig], on_saved: OnSaved) -> None:
+    def puts(self: TopicBook, topics: list[TopicConfig], on_saved: OnSaved) -> None:
         known = [self.get(topic.topic_name or "") for topic in topics]
         if all(one == replace(topic, life=one and one.life) for one, topic in zip(known, topics, strict=True)):
             on_saved(None)
         else:
             put(self, topics, on_saved)
 
-    def begins(self: Topics, name: str, on_saved: OnSaved) -> None:
+    def begins(self: TopicBook, name: str, on_saved: OnSaved) -> None:
         is_there = name in self.table
         begin(self, name, on_saved if is_there else lambda _error: None)
         if not is_there:
             on_saved(None)
 
-    patch.setattr(Topics, "put", puts)
-    patch.setattr(Topics, "begin_deletion", begins)
+    patch.setattr(TopicBook, "put", puts)
+    patch.setattr(TopicBook, "begin_deletion", begins)
 
 
 @pytest.mark.parametrize("request_again", [MAKE, DELETE])

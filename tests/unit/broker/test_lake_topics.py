@@ -1,7 +1,8 @@
-"""Which topics a broker keeps for a lake, and how far lakes and groups are."""
+"""The topics that a broker keeps for a lake, and the offsets of lakes and groups."""
 
-from firearrow.broker.tables.lake_topics import lake_topics
 from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.topic_attributes import lake_topics
+from firearrow.broker.tables.topics import TopicTable
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.store.lake_topics import LakeTopic
 
@@ -15,10 +16,29 @@ def offsets(rows: dict[str, dict[int, int]]) -> OffsetTable:
 
 
 def found(value: str, rows: dict[str, dict[int, int]]) -> LakeTopic:
-    topics = {"T": TopicConfig(topic_name="T", attributes={"lake.retention": value}), "U": TopicConfig(topic_name="U")}
-    kept = lake_topics(topics, offsets(rows))
+    kept_topic = TopicConfig(topic_name="T", attributes={"lake.retention": value})
+    table = TopicTable([kept_topic, TopicConfig(topic_name="U")])
+    table.put(kept_topic, 1)
+    kept = lake_topics(table.for_lakes, offsets(rows))
     assert list(kept) == ["T"]
     return kept["T"]
+
+
+def test_a_topic_is_kept_until_it_is_changed_or_deleted() -> None:
+    kept, plain = TopicConfig(topic_name="T", attributes={"lake.retention": "KEEP"}), TopicConfig(topic_name="T")
+    table = TopicTable()
+    table.put(kept, 1)
+    assert list(table.for_lakes) == ["T"]
+    table.put(plain, 2)
+    assert not table.for_lakes
+    table.put(kept, 3)
+    again = TopicTable()
+    again.restore(b"".join(table.pieces()))
+    assert list(again.for_lakes) == ["T"]
+    table.delete("T", 4)
+    again.apply(table.line("T"))
+    assert not table.for_lakes
+    assert not again.for_lakes
 
 
 def test_a_topic_without_marks_is_in_no_lake() -> None:

@@ -17,7 +17,7 @@ from firearrow.broker.lanes import (
     NEVER_DROPPED,
     PLACES,
     Lanes,
-    Wait,
+    WaitKind,
 )
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ONEWAY_FLAG, Heading
@@ -104,7 +104,7 @@ async def settle() -> None:
 class Work:
     """Jobs that write down when they begin, and end when they are told to."""
 
-    def __init__(self, lanes: Lanes, wait: Wait = Wait.DEVICE) -> None:
+    def __init__(self, lanes: Lanes, wait: WaitKind = WaitKind.DEVICE) -> None:
         self._lanes = lanes
         self._wait = wait
         self.begun: list[str] = []
@@ -120,7 +120,7 @@ class Work:
 
 def test_one_connection_does_not_take_all_places() -> None:
     async def scenario(lanes: Lanes) -> None:
-        work, places = Work(lanes), PLACES[Wait.DEVICE]
+        work, places = Work(lanes), PLACES[WaitKind.DEVICE]
         greedy, modest = Peer(), Peer()
         for _ in range(10 * places):
             work.add(greedy, "greedy")
@@ -138,7 +138,7 @@ def test_one_connection_does_not_take_all_places() -> None:
 
 def test_one_address_does_not_take_all_places_with_many_connections() -> None:
     async def scenario(lanes: Lanes) -> None:
-        work, places = Work(lanes), PLACES[Wait.DEVICE]
+        work, places = Work(lanes), PLACES[WaitKind.DEVICE]
         for _ in range(10 * places):
             work.add(Peer(), "greedy")
         await settle()
@@ -154,8 +154,8 @@ def test_users_take_turns_and_then_their_connections() -> None:
     async def scenario(lanes: Lanes) -> None:
         users: dict[object, str] = {}
         lanes.user_of = users.get
-        work, blocker = Work(lanes, Wait.INDEX), Work(lanes, Wait.INDEX)
-        for _ in range(PLACES[Wait.INDEX]):  # all places are taken while the others line up
+        work, blocker = Work(lanes, WaitKind.INDEX), Work(lanes, WaitKind.INDEX)
+        for _ in range(PLACES[WaitKind.INDEX]):  # all places are taken while the others line up
             blocker.add(Peer(f"10.1.0.{len(blocker.begun) + _}"), "blocker")
         await settle()
         first, second, third = Peer(), Peer(), Peer()
@@ -173,7 +173,7 @@ def test_users_take_turns_and_then_their_connections() -> None:
 
 def test_kinds_of_wait_do_not_share_places() -> None:
     async def scenario(lanes: Lanes) -> None:
-        for wait in Wait:
+        for wait in WaitKind:
             work = Work(lanes, wait)
             for _ in range(2 * PLACES[wait]):
                 work.add(Peer(), "waits")
@@ -194,9 +194,9 @@ def test_long_work_takes_turns_by_connection() -> None:
 
         greedy, modest = Peer(), Peer()
         for number in range(100):
-            lanes.add(greedy.later(), Wait.INDEX, long(f"greedy {number}", 1000))
+            lanes.add(greedy.later(), WaitKind.INDEX, long(f"greedy {number}", 1000))
         await settle()
-        lanes.add(modest.later(), Wait.INDEX, long("modest", 3))
+        lanes.add(modest.later(), WaitKind.INDEX, long("modest", 3))
         for _ in range(20):
             await asyncio.sleep(0)
         assert modest.answers == [0]
@@ -219,23 +219,23 @@ def test_jobs_of_an_ended_connection_are_dropped() -> None:
 
         gone, other = Peer(), Peer()
         for _ in range(1000):
-            lanes.add(gone.later(), Wait.INDEX, endless())
+            lanes.add(gone.later(), WaitKind.INDEX, endless())
         await settle()
         assert begun == 1
         gone.is_open = False
         lanes.disconnected(gone)
-        lanes.add(other.later(), Wait.INDEX, _nothing())
+        lanes.add(other.later(), WaitKind.INDEX, _nothing())
         await settle()
         assert other.answers == [0]
         assert begun == 1
-        assert not lanes.waiting(Wait.INDEX)
+        assert not lanes.waiting(WaitKind.INDEX)
         assert not lanes._at_work
 
     run(scenario)
 
 
-@pytest.mark.parametrize("wait", [Wait.NAMED, Wait.SYNC, Wait.CHANGE])
-def test_changes_are_completed_after_their_connection_has_ended(wait: Wait) -> None:
+@pytest.mark.parametrize("wait", [WaitKind.NAMED, WaitKind.SYNC, WaitKind.CHANGE])
+def test_changes_are_completed_after_their_connection_has_ended(wait: WaitKind) -> None:
     async def scenario(lanes: Lanes) -> None:
         work = Work(lanes, wait)
         gone, count = Peer(), 2 * PLACES[wait]
@@ -254,7 +254,7 @@ def test_changes_are_completed_after_their_connection_has_ended(wait: Wait) -> N
 def test_a_connection_with_too_many_jobs_is_refused() -> None:
     async def scenario(lanes: Lanes) -> None:
         work, greedy, modest = Work(lanes), Peer(), Peer()
-        for _ in range(MOST_OF_CONNECTION + PLACES[Wait.DEVICE] // 2):
+        for _ in range(MOST_OF_CONNECTION + PLACES[WaitKind.DEVICE] // 2):
             work.add(greedy, "greedy")
             await asyncio.sleep(0)
         assert not greedy.answers
@@ -262,20 +262,20 @@ def test_a_connection_with_too_many_jobs_is_refused() -> None:
         work.add(modest, "modest")
         assert greedy.answers == [ResponseCode.SYSTEM_BUSY]
         assert not modest.answers
-        lanes.check(modest, Wait.DEVICE)
+        lanes.check(modest, WaitKind.DEVICE)
         with pytest.raises(Refused):
-            lanes.check(greedy, Wait.DEVICE)
-        lane, other = lanes.lane(Wait.DEVICE), lanes.lane(Wait.INDEX)
+            lanes.check(greedy, WaitKind.DEVICE)
+        lane, other = lanes.lane(WaitKind.DEVICE), lanes.lane(WaitKind.INDEX)
         assert lane.refused == 2, "those whose work did not begin count too"
-        assert len(lane) + lane.running == MOST_OF_CONNECTION + PLACES[Wait.DEVICE] // 2 + 1
-        assert lane.running > PLACES[Wait.DEVICE] // 2
+        assert len(lane) + lane.running == MOST_OF_CONNECTION + PLACES[WaitKind.DEVICE] // 2 + 1
+        assert lane.running > PLACES[WaitKind.DEVICE] // 2
         assert (len(other), other.running, other.refused) == (0, 0, 0)
 
     run(scenario)
 
 
-@pytest.mark.parametrize("wait", [Wait.NAMED, Wait.SYNC, Wait.CHANGE])
-def test_changes_of_one_address_that_has_left_leave_room_for_others(wait: Wait) -> None:
+@pytest.mark.parametrize("wait", [WaitKind.NAMED, WaitKind.SYNC, WaitKind.CHANGE])
+def test_changes_of_one_address_that_has_left_leave_room_for_others(wait: WaitKind) -> None:
     async def scenario(lanes: Lanes) -> None:
         work = Work(lanes, wait)
         greedy, second = [[Peer(host) for _ in range(5)] for host in ("10.0.0.2", "10.0.0.3")]
@@ -295,8 +295,8 @@ def test_changes_of_one_address_that_has_left_leave_room_for_others(wait: Wait) 
     run(scenario)
 
 
-@pytest.mark.parametrize("wait", Wait)
-def test_a_body_that_no_job_needs_counts_no_more(wait: Wait) -> None:
+@pytest.mark.parametrize("wait", WaitKind)
+def test_a_body_that_no_job_needs_counts_no_more(wait: WaitKind) -> None:
     async def scenario(lanes: Lanes) -> None:
         peer, body, texts = Peer(), bytes(100_000), ("t" * 1000, "k" * 2000)
         request = QueryMessage(topic=texts[0], key=texts[1], max_num=1, begin_timestamp=0, end_timestamp=1)
@@ -319,7 +319,7 @@ def test_a_body_that_no_job_needs_counts_no_more(wait: Wait) -> None:
     run(scenario)
 
 
-def refusal(lanes: Lanes, peer: Peer, wait: Wait) -> str | None:
+def refusal(lanes: Lanes, peer: Peer, wait: WaitKind) -> str | None:
     try:
         lanes.check(peer, wait)
     except Refused as refused:
@@ -329,11 +329,11 @@ def refusal(lanes: Lanes, peer: Peer, wait: Wait) -> str | None:
 
 def test_a_burst_of_one_way_ends_is_not_refused() -> None:
     async def scenario(lanes: Lanes) -> None:
-        work, producer = Work(lanes, Wait.NAMED), Peer()
+        work, producer = Work(lanes, WaitKind.NAMED), Peer()
         work.may_end.set()
         for _ in range(2 * MOST_OF_CONNECTION):
             work.add(producer, "end")
-        while lanes.waiting(Wait.NAMED):
+        while lanes.waiting(WaitKind.NAMED):
             await settle()
         assert producer.answers == [0] * (2 * MOST_OF_CONNECTION)
 
@@ -342,8 +342,8 @@ def test_a_burst_of_one_way_ends_is_not_refused() -> None:
 
 def test_refused_one_way_ends_are_counted_and_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(lanes: Lanes) -> None:
-        work, producer = Work(lanes, Wait.NAMED), Peer("10.0.0.9")
-        lane = lanes.lane(Wait.NAMED)
+        work, producer = Work(lanes, WaitKind.NAMED), Peer("10.0.0.9")
+        lane = lanes.lane(WaitKind.NAMED)
         while len(lane) < MOST_OF_OWNER:
             work.add(producer, "end", ONEWAY_FLAG)
         assert not lane.refused
@@ -361,10 +361,10 @@ def test_refused_one_way_ends_are_counted_and_told_in_one_line(caplog: pytest.Lo
 def test_a_job_that_something_else_cancels_fails_alone() -> None:
     async def scenario(lanes: Lanes) -> None:
         unlucky, other = Peer(), Peer()
-        lanes.add(unlucky.later(), Wait.DEVICE, _waits_for_cancelled())
+        lanes.add(unlucky.later(), WaitKind.DEVICE, _waits_for_cancelled())
         await settle()
         assert unlucky.answers == [ResponseCode.SYSTEM_ERROR]
-        lanes.add(other.later(), Wait.CHANGE, _nothing())
+        lanes.add(other.later(), WaitKind.CHANGE, _nothing())
         await settle()
         assert other.answers == [0]
         assert not lanes._at_work
@@ -376,10 +376,10 @@ def test_every_request_is_answered_when_the_broker_stops() -> None:
     peers = [Peer() for _ in range(50)]
 
     async def scenario(lanes: Lanes) -> None:
-        work = Work(lanes, Wait.INDEX)
+        work = Work(lanes, WaitKind.INDEX)
         for peer in peers:
             work.add(peer, "waits")
-        lanes.add(peers[0].later(), Wait.CLIENT, _failing())
+        lanes.add(peers[0].later(), WaitKind.CLIENT, _failing())
         await settle()
 
     run(scenario)
@@ -405,7 +405,7 @@ def test_jobs_are_dropped_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> N
         assert closed == DROPPED_AT_ONCE
         for _ in range(MOST_OF_CONNECTION // DROPPED_AT_ONCE):
             await asyncio.sleep(0)
-        assert closed == MOST_OF_CONNECTION - PLACES[Wait.DEVICE] // 2
+        assert closed == MOST_OF_CONNECTION - PLACES[WaitKind.DEVICE] // 2
 
     run(scenario)
 

@@ -128,7 +128,7 @@ def test_many_who_come_and_leave_together_are_told_together() -> None:
 
 
 def waits_before_the_first_notice() -> dict[str, float]:
-    """How long each of many groups waits for its first notice: a large one first, the others a moment later."""
+    """The time that each of many groups waits for its first notice: a large one first, the others a moment later."""
     changed: dict[str, float] = {}
     told: dict[str, float] = {}
 
@@ -205,14 +205,14 @@ def test_silent_clients_are_dropped_and_their_group_is_told() -> None:
 def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat("fresh")
-        assert "fresh" in broker.tables.groups.table
+        assert "fresh" in broker.assembly.groups.table
         topic = broker.topics.get("%RETRY%fresh")
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
-        live = broker.tables.settings
+        live = broker.assembly.settings
         live.replace(replace(live.value, broker=BrokerConfig(auto_create_subscription_group=False)))
         await client.heartbeat("unknown")
-        assert "unknown" not in broker.tables.groups.table
+        assert "unknown" not in broker.assembly.groups.table
         assert await refused(ids(client, "unknown")) == ResponseCode.SYSTEM_ERROR
 
     simulate(scenario)
@@ -296,10 +296,10 @@ def test_groups_are_made_shown_changed_and_deleted_durably() -> None:
         table = fastjson.decode(reply.body, SubscriptionGroupTable)
         assert "g" in table.subscription_group_table
         assert reply.answer.total_group_num == len(table.subscription_group_table)
-        broker.tables.offsets.commit("g", "T", 0, 4)
+        broker.assembly.offsets.table.commit("g", "T", 0, 4)
         await client.ask(DeleteSubscriptionGroup(group_name="g", clean_offset=True))
-        assert broker.tables.offsets.committed("g", "T", 0) == -1
-        assert "g" not in broker.tables.groups.table
+        assert broker.assembly.offsets.table.committed("g", "T", 0) == -1
+        assert "g" not in broker.assembly.groups.table
         bad = SubscriptionGroupConfig(group_name="bad name!")
         assert await refused(client.ask(UpdateAndCreateSubscriptionGroup(), bad)) == ResponseCode.INVALID_PARAMETER
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from firearrow.broker.replication.mending import Mending
+from firearrow.broker.replication.mending import RecordMender
 from firearrow.errors import FireArrowError
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults
@@ -46,9 +46,9 @@ def test_a_record_that_rots_on_a_master_is_fetched_from_a_slave() -> None:
 
 
 def test_rot_stays_where_nobody_mends(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(_self: Mending) -> None:
+    async def nothing(_self: RecordMender) -> None:
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(Mending, "run", nothing)
+    monkeypatch.setattr(RecordMender, "run", nothing)
     with pytest.raises(TimeoutError):
         rot_a_record_of_the_master()

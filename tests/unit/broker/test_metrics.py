@@ -6,7 +6,7 @@ import gc
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -201,7 +201,7 @@ def test_a_broker_is_live_and_not_ready_while_it_recovers_and_drains() -> None:
 
 
 async def refusal(client: Client) -> str:
-    """Why the broker takes no messages, as ``firearrow doctor`` hears it."""
+    """The reason why the broker takes no messages, as ``firearrow doctor`` hears it."""
     reply = await client.ask(GetBrokerRuntimeInfo())
     return fastjson.decode(reply.body, KVTable).table.get(REFUSAL_KEY, "")
 
@@ -288,16 +288,20 @@ class Book:
             for queue in range(queues):
                 self.offsets.commit("g", f"t{number}", queue, 4)
 
+    def lag(self, limit: int) -> LagMetrics:
+        given: Any = {"topics": self.topics, "store": self.store}
+        return LagMetrics(limit, offsets=self.offsets, clock=self.clock, **given)
+
 
 @pytest.mark.parametrize(("topics", "queues"), [(6_250, 8), (50_000, 1)])
 def test_50_000_queues_make_a_page_within_a_second(request: pytest.FixtureRequest, topics: int, queues: int) -> None:
-    book: Any = Book(topics, queues)
+    book = Book(topics, queues)
     stats = BrokerStats("c", 0)
     for number in range(topics):
         stats.of_topic(f"t{number}").messages += 1
         stats.pulled("g", f"t{number}", 1, 100)
     limit = OperationConfig().metrics_otel_cardinality_limit
-    traffic, lag = TrafficMetrics(stats, book.topics, RecordSizes(), limit), LagMetrics(book, limit)
+    traffic, lag = TrafficMetrics(stats, cast("Any", book.topics), RecordSizes(), limit), book.lag(limit)
     clock, longest, page = SystemClock(), 0, []
     request.addfinalizer(gc.enable)
     gc.disable()

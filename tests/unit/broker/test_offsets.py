@@ -81,7 +81,7 @@ def test_answers_about_all_offsets_and_groups_are_made_in_turns(monkeypatch: pyt
     monkeypatch.setattr(large, "breathe", counted)
 
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
-        offsets, groups = broker.tables.offsets, broker.tables.groups.table
+        offsets, groups = broker.assembly.offsets.table, broker.assembly.groups.table
         for number in range(20_000):
             offsets.commit(f"group-{number % 500}", f"topic-{number}", 0, number)
             groups.create(f"group-{number}", 1)
@@ -104,7 +104,7 @@ def test_answers_about_all_offsets_and_groups_are_made_in_turns(monkeypatch: pyt
 def test_an_answer_that_no_frame_holds_is_refused() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         for number in range(4000):
-            broker.tables.offsets.commit(f"group-{number}".ljust(4000, "x"), "T", 0, number)
+            broker.assembly.offsets.table.commit(f"group-{number}".ljust(4000, "x"), "T", 0, number)
         with pytest.raises(RequestRefused, match="more than an answer of 15 MiB holds"):
             await client.ask(GetAllConsumerOffset())
 
@@ -280,14 +280,14 @@ def test_offsets_are_cloned() -> None:
         await client.heartbeat()
         await client.ask(commit(3))
         await client.ask(CloneGroupOffset(src_group="g", dest_group="copy", topic="T", offline=True))
-        assert broker.tables.offsets.committed("copy", "T", 0) == 3
+        assert broker.assembly.offsets.table.committed("copy", "T", 0) == 3
 
     simulate(scenario)
 
 
 def test_the_lowest_offset_of_all_groups_is_shown() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
-        offsets = broker.tables.offsets
+        offsets = broker.assembly.offsets.table
         for group, place in (("g", {0: 5, 1: 9}), ("h", {0: 3, 2: 4}), ("compared", {0: 7, 1: 1, 2: 1})):
             offsets.put_row("T", group, place)
 

@@ -55,7 +55,7 @@ async def fill(node: Node, scene: Scene) -> None:
 
 
 async def refusal_of(broker: Simulated) -> str:
-    """Why a broker does not start."""
+    """The reason why a broker does not start."""
     said: list[str] = []
 
     async def program(node: Node) -> None:

@@ -183,7 +183,7 @@ def test_a_pull_may_carry_a_subscription_and_an_offset() -> None:
         broker.put(b"b", TAGS="B")
         reply = await client.pull(0, flags=SUBSCRIPTION | COMMIT, subscription="B", commit=1)
         assert bodies(reply.body) == [b"b"]
-        assert broker.tables.offsets.committed("g", "T", 0) == 1
+        assert broker.assembly.offsets.table.committed("g", "T", 0) == 1
 
     simulate(scenario)
 

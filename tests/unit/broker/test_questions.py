@@ -17,7 +17,7 @@ from firearrow.broker.lanes import (
     MOST_QUESTIONS_OF_OWNER,
     PLACES,
     Lanes,
-    Wait,
+    WaitKind,
 )
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model.message import MessageQueue
@@ -79,7 +79,7 @@ async def members_of(node: Node, broker: Simulated, *, talkative: int = -1) -> l
 
 
 async def outcome(asking: Coroutine[Any, Any, Any]) -> str:
-    """What becomes of a request, in words."""
+    """The outcome of a request, in words."""
     try:
         await asking
     except RequestRefused as refusal:
@@ -138,10 +138,12 @@ def ask_beside_silent_members() -> None:
         asks = [
             asyncio.ensure_future(outcome(Client(node, broker.address).ask(STATUS, timeout_ms=60_000)))
             for node in nodes
-            for _ in range(PLACES[Wait.CLIENT])
+            for _ in range(PLACES[WaitKind.CLIENT])
         ]
         await asyncio.sleep(1)
-        assert sum(member.asked for member in members) == PLACES[Wait.CLIENT] * MEMBERS, "members wait for each other"
+        assert sum(member.asked for member in members) == PLACES[WaitKind.CLIENT] * MEMBERS, (
+            "members wait for each other"
+        )
         began = now()
         await client.ask(replace(RUNNING, consumer_group="good"), timeout_ms=60_000)
         assert now() - began < STATUS_TIMEOUT_MS / 1000, "a question waits until silent members are asked in turn"
@@ -182,15 +184,15 @@ def ask_a_large_group() -> None:
         asks = [
             asyncio.ensure_future(outcome(Client(node, broker.address).ask(STATUS, timeout_ms=60_000)))
             for node in nodes
-            for _ in range(PLACES[Wait.CLIENT] // 2)
+            for _ in range(PLACES[WaitKind.CLIENT] // 2)
         ]
         await asyncio.sleep(1)
-        assert sum(member.asked for member in members) == PLACES[Wait.CLIENT] * MEMBERS // 4
+        assert sum(member.asked for member in members) == PLACES[WaitKind.CLIENT] * MEMBERS // 4
         await client.ask(replace(RUNNING, consumer_group="good"), timeout_ms=60_000)
         assert now() - began < STATUS_TIMEOUT_MS / 1000 + 1, "a large group does not give way"
         await asyncio.gather(*asks)
         assert {one.result() for one in asks} == {"answered"}
-        assert sum(member.asked for member in members) == PLACES[Wait.CLIENT] * MEMBERS
+        assert sum(member.asked for member in members) == PLACES[WaitKind.CLIENT] * MEMBERS
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(consumer, "ASKED_AT_ONCE", MEMBERS // 4)
@@ -213,7 +215,7 @@ def leave_behind_questions() -> None:
         leaving = [Client(node, broker.address) for _ in range(2)]
         asks = [asyncio.ensure_future(outcome(one.ask(RUNNING, timeout_ms=60_000))) for one in leaving * MOST_QUESTIONS]
         await asyncio.sleep(1)
-        assert silent.asked == PLACES[Wait.CLIENT] * 3 // 4
+        assert silent.asked == PLACES[WaitKind.CLIENT] * 3 // 4
         for one in leaving:
             await one.caller.close()
         await asyncio.gather(*asks)
@@ -221,7 +223,7 @@ def leave_behind_questions() -> None:
         began = now()
         await next_one.ask(replace(RUNNING, consumer_group="good"), timeout_ms=60_000)
         assert now() - began < ASK_TIMEOUT_MS / 5000, "questions of a connection that has ended keep their places"
-        assert silent.asked == PLACES[Wait.CLIENT] * 3 // 4
+        assert silent.asked == PLACES[WaitKind.CLIENT] * 3 // 4
 
     simulate(scenario)
 
@@ -252,33 +254,33 @@ def test_a_question_with_a_large_header_is_refused() -> None:
 
 def test_questions_that_wait_are_bounded_by_connection_and_by_address() -> None:
     async def scenario(lanes: Lanes) -> None:
-        work, places = Work(lanes, Wait.CLIENT), PLACES[Wait.CLIENT]
+        work, places = Work(lanes, WaitKind.CLIENT), PLACES[WaitKind.CLIENT]
         greedy = [Peer() for _ in range(5)]
         for number in range(places * 3 // 4):
             work.add(greedy[number % 5], "greedy")
             await asyncio.sleep(0)
         for _ in range(MOST_QUESTIONS):
-            assert refusal(lanes, greedy[0], Wait.CLIENT) is None
+            assert refusal(lanes, greedy[0], WaitKind.CLIENT) is None
             work.add(greedy[0], "greedy")
-        assert refusal(lanes, greedy[0], Wait.CLIENT) == FULL
-        while lanes.waiting(Wait.CLIENT) < MOST_QUESTIONS_OF_OWNER:
-            assert refusal(lanes, greedy[1], Wait.CLIENT) is None
+        assert refusal(lanes, greedy[0], WaitKind.CLIENT) == FULL
+        while lanes.waiting(WaitKind.CLIENT) < MOST_QUESTIONS_OF_OWNER:
+            assert refusal(lanes, greedy[1], WaitKind.CLIENT) is None
             work.add(greedy[1], "greedy")
         for peer in (greedy[2], Peer()):
-            assert refusal(lanes, peer, Wait.CLIENT) == FULL_OF_OWNER
+            assert refusal(lanes, peer, WaitKind.CLIENT) == FULL_OF_OWNER
         other = Peer("10.0.0.2")
         work.add(other, "other")
         await settle()
         assert (work.begun[-1], other.answers) == ("other", [])
         lanes.disconnected(greedy[0])
-        assert refusal(lanes, greedy[2], Wait.CLIENT) is None
+        assert refusal(lanes, greedy[2], WaitKind.CLIENT) is None
 
     run(scenario)
 
 
 def test_questions_that_are_asked_end_with_their_connection_alone() -> None:
     async def scenario(lanes: Lanes) -> None:
-        questions, reads = Work(lanes, Wait.CLIENT), Work(lanes)
+        questions, reads = Work(lanes, WaitKind.CLIENT), Work(lanes)
         gone, stays = Peer(), Peer()
         for peer in (gone, stays):
             questions.add(peer, "asked")
@@ -287,10 +289,10 @@ def test_questions_that_are_asked_end_with_their_connection_alone() -> None:
         questions.add(gone, "not begun")
         gone.is_open = False
         lanes.disconnected(gone)
-        assert lanes.lane(Wait.CLIENT).running == 3
+        assert lanes.lane(WaitKind.CLIENT).running == 3
         await settle()
-        assert lanes.lane(Wait.CLIENT).running == 1, "a question keeps its place although its connection has ended"
-        assert lanes.lane(Wait.DEVICE).running == 2
+        assert lanes.lane(WaitKind.CLIENT).running == 1, "a question keeps its place although its connection has ended"
+        assert lanes.lane(WaitKind.DEVICE).running == 2
         assert questions.begun == ["asked", "asked"]
         assert not stays.answers
         questions.may_end.set()
@@ -307,7 +309,7 @@ def test_questions_that_are_asked_end_with_their_connection_alone() -> None:
 
 def test_a_question_that_gave_way_ends_with_its_connection() -> None:
     async def scenario(lanes: Lanes) -> None:
-        work, lane = Work(lanes, Wait.CLIENT), lanes.lane(Wait.CLIENT)
+        work, lane = Work(lanes, WaitKind.CLIENT), lanes.lane(WaitKind.CLIENT)
         gone, goes_on = Peer(), asyncio.Event()
         ended: list[str] = []
 
@@ -318,13 +320,13 @@ def test_a_question_that_gave_way_ends_with_its_connection() -> None:
             finally:
                 ended.append("question")
 
-        lanes.add(gone.later(), Wait.CLIENT, question())
-        for number in range(2 * PLACES[Wait.CLIENT]):
+        lanes.add(gone.later(), WaitKind.CLIENT, question())
+        for number in range(2 * PLACES[WaitKind.CLIENT]):
             work.add(Peer(f"10.0.1.{number}"), "other")
         await settle()
         goes_on.set()
         await settle()
-        assert len(lane) == PLACES[Wait.CLIENT] + 1, "it waits for a place again"
+        assert len(lane) == PLACES[WaitKind.CLIENT] + 1, "it waits for a place again"
         gone.is_open = False
         lanes.disconnected(gone)
         work.may_end.set()
@@ -341,14 +343,14 @@ def test_a_broker_that_stops_while_a_question_ends_begins_no_other() -> None:
     begun: list[str] = []
 
     async def scenario(lanes: Lanes) -> None:
-        work, gone = Work(lanes, Wait.CLIENT), Peer()
+        work, gone = Work(lanes, WaitKind.CLIENT), Peer()
         work.begun = begun
         work.add(gone, "asked")
-        for number in range(2 * PLACES[Wait.CLIENT]):
+        for number in range(2 * PLACES[WaitKind.CLIENT]):
             work.add(Peer(f"10.0.1.{number}"), "other")
         await settle()
         gone.is_open = False
         lanes.disconnected(gone)
 
     run(scenario)
-    assert len(begun) == PLACES[Wait.CLIENT]
+    assert len(begun) == PLACES[WaitKind.CLIENT]

@@ -239,7 +239,7 @@ def test_a_slave_has_the_topics_groups_and_offsets_of_its_master() -> None:
 
 
 async def readable(client: Client) -> int:
-    """How many messages of a queue a broker hands out; none of a topic that it does not know yet."""
+    """The number of messages of a queue that a broker hands out; none of a topic that it does not know yet."""
     try:
         return len(await client.stored())
     except RequestRefused:

@@ -1,6 +1,7 @@
 """Rows on whole, simulated brokers: one identity with several bodies, and what goes wrong while a window is rebuilt."""
 
 import asyncio
+import errno
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -9,18 +10,20 @@ import pytest
 
 from firearrow.broker.dedup import queue_tail, row_windows
 from firearrow.broker.dedup.queue_tail import FoundRow
-from firearrow.broker.dedup.window import Bounds, Windows
+from firearrow.broker.dedup.window import WindowBounds, Windows
 from firearrow.errors import DiskError, Overloaded, RequestRefused
 from firearrow.model import Message, keys
 from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.message.send import SendAnswer, SendBatchMessage
 from firearrow.record.batch import encode_batch
 from firearrow.record.encode import Draft
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.store import Store
+from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.world import World
-from tests.unit.broker.test_rows import boot_again, everything, row, send
-from tests.unit.broker.whole import Client, Simulated, a_send, simulate
+from tests.unit.broker.test_rows import boot_again, everything, row, send, send_batch
+from tests.unit.broker.whole import Client, Simulated, a_send, settings_of, simulate
 
 
 async def bodies(client: Client) -> list[bytes]:
@@ -67,6 +70,29 @@ def test_bodies_of_one_identity_in_a_batch_are_all_stored() -> None:
             assert await bodies(client) == [b"a", b"b", b"c"]
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_repeat_of_rows_whose_write_is_undone_is_told_so(*, is_batch: bool) -> None:
+    async def run(world: World) -> None:
+        broker = Simulated(world.node("broker", disk=DiskProfile(sync_mean_s=0.3)), settings_of(sync=False))
+        await broker.start()
+        clients = [Client(world.node(name), broker.address) for name in ("first", "second")]
+        for client in clients:
+            await send_batch(client, "warm", "warm too")
+        broker.node.image.fail("write", number=errno.ENOSPC, below="commitlog/")
+        refused = []
+        for client in clients:
+            work = send_batch(client, "r", "r2") if is_batch else send(client, "r")
+            refused.append(asyncio.create_task(work))
+            await asyncio.sleep(0.02)  # the write has failed, and the sync of its cut has not ended
+        for outcome in await asyncio.gather(*refused, return_exceptions=True):
+            assert isinstance(outcome, RequestRefused)
+            assert outcome.code == ResponseCode.SERVICE_NOT_AVAILABLE, outcome
+        assert "undoes a failed write" in str(refused[1].exception())
+        await broker.node.stop()
+
+    World(3).run(run)
 
 
 @pytest.mark.parametrize("boots", [False, True])
@@ -125,7 +151,7 @@ def test_a_failed_rebuild_is_answered_and_keeps_nothing(error: Exception, monkey
     made: list[Windows] = []
 
     class Kept(Windows):
-        def __init__(self, bounds: Bounds, most: int) -> None:
+        def __init__(self, bounds: WindowBounds, most: int) -> None:
             super().__init__(bounds, most)
             made.append(self)
 
@@ -134,7 +160,7 @@ def test_a_failed_rebuild_is_answered_and_keeps_nothing(error: Exception, monkey
     fails_at = ""
 
     async def failing(
-        store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int, life_of: Callable[[str], int]
+        store: Store, topic: str, queue_id: int, bounds: WindowBounds, now_ms: int, life_of: Callable[[str], int]
     ) -> AsyncIterator[list[FoundRow]]:
         async for rows in read(store, topic, queue_id, bounds, now_ms, life_of):
             yield rows
@@ -171,7 +197,7 @@ def test_rows_wait_for_the_window_of_their_own_queue(monkeypatch: pytest.MonkeyP
     read, goes_on, calls = queue_tail.rows_at_end, asyncio.Event(), Counter[str]()
 
     async def slow(
-        store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int, life_of: Callable[[str], int]
+        store: Store, topic: str, queue_id: int, bounds: WindowBounds, now_ms: int, life_of: Callable[[str], int]
     ) -> AsyncIterator[list[FoundRow]]:
         calls[topic] += 1
         if topic == "T":

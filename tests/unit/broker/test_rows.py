@@ -279,7 +279,7 @@ def test_a_window_is_rebuilt_from_the_log(*, power: bool) -> None:
 
 
 def window_rebuilt_after_a_crash() -> None:
-    """What a plant is hunted with."""
+    """The test by which a plant is hunted."""
     test_a_window_is_rebuilt_from_the_log(power=False)
 
 
@@ -338,7 +338,7 @@ def test_a_row_whose_write_failed_is_stored_by_its_repeat(after: int, *, sync: b
 
 
 def row_stored_after_a_failed_write() -> None:
-    """What a plant is hunted with."""
+    """The test by which a plant is hunted."""
     test_a_row_whose_write_failed_is_stored_by_its_repeat(0, sync=False)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from firearrow.broker.settings.config import BrokerConfig
 from firearrow.errors import RequestRefused
-from firearrow.model import Message
+from firearrow.model import Message, keys
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.protocol.requests.message.send import RecallMessage, SendBatchMessage, SendMessage, SendMessageV2
@@ -208,6 +208,23 @@ def test_a_consumer_s_own_retry_goes_to_the_dead_letters_when_tried_often_enough
         await client.send("%RETRY%g", reconsume_times=17, max_reconsume_times=16)
         assert len(await client.stored("%RETRY%g")) == 1
         assert len(await client.stored("%DLQ%g")) == 1
+
+    simulate(scenario)
+
+
+def test_messages_become_dead_letters_when_given_up_alone() -> None:
+    async def scenario(_world: World, broker: Simulated, client: Client) -> None:
+        rows = [Message("%DLQ%g", b"x", {keys.ROW_ID: "r"}), Message("%DLQ%g", b"y", {})]
+        for messages in (rows, rows[1:], rows[1:]):
+            await client.ask(a_send("%DLQ%g", kind=SendBatchMessage, batch=True), encode_batch(messages))
+            await client.send("%DLQ%g")
+        assert broker.broker._assembly is not None
+        counts = broker.broker._assembly.stats.counts
+        assert [(of, one.messages) for of, one in counts("dead")] == []
+        await client.send("%RETRY%g", reconsume_times=17, max_reconsume_times=16)
+        await client.send("%RETRY%g", reconsume_times=17, max_reconsume_times=16, properties=UNIQUE + "DELAY\x012\x02")
+        assert [(of, one.messages) for of, one in counts("dead")] == [("%RETRY%g@g", 2)]
+        assert len(await client.stored("%DLQ%g")) == 9
 
     simulate(scenario)
 

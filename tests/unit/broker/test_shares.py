@@ -8,7 +8,7 @@ from typing import Any
 
 from firearrow.broker.pull.filter_budget import FilterClock
 from firearrow.remoting.turns import AT_ONCE_FIRST, Turns
-from firearrow.runtime.turn import Share, Turn, counted, soon, tell_holds, watch
+from firearrow.runtime.turn import Share, Turn, TurnBudgets, counted, soon, tell_holds, watch
 from firearrow.store.recovery.scrub import Scrub
 from firearrow.testing.sim.loop import SimLoop
 
@@ -71,7 +71,7 @@ def taken_ms(turn: Turn, share: Share) -> float:
 
 def test_reads_are_charged_also_those_that_waited_in_the_line() -> None:
     async def main(cpu: Cpu) -> None:
-        turns = Turns(cpu.read)
+        turns = Turns(TurnBudgets(cpu.read))
         one, other = (Connection(turns, lambda: cpu.work(6)) for _ in range(2))
         one.read()
         other.read()
@@ -87,11 +87,12 @@ def test_reads_are_charged_also_those_that_waited_in_the_line() -> None:
 
 def test_a_filter_within_a_read_is_charged_to_filters_alone() -> None:
     async def main(cpu: Cpu) -> None:
-        turns, clock = Turns(cpu.read), FilterClock(cpu.read)
+        budgets = TurnBudgets(cpu.read)
+        turns, clock = Turns(budgets), FilterClock(budgets)
 
         def pull() -> None:
             cpu.work(1)
-            with clock.compiling():
+            with clock.compiling("a"):
                 cpu.work(2)
             clock.begin()
             cpu.work(3)
@@ -107,9 +108,9 @@ def test_a_filter_within_a_read_is_charged_to_filters_alone() -> None:
 
 def test_a_compilation_within_a_scan_is_charged_once() -> None:
     async def main(cpu: Cpu) -> None:
-        clock = FilterClock(cpu.read)
+        clock = FilterClock(TurnBudgets(cpu.read))
         clock.begin()
-        with clock.compiling():
+        with clock.compiling("a"):
             cpu.work(5)
         cpu.work(1)
         assert clock.end() == 6 * MS
@@ -122,7 +123,7 @@ def test_a_compilation_within_a_scan_is_charged_once() -> None:
 
 def test_a_read_behind_other_work_of_the_turn_is_charged_for_itself_alone() -> None:
     async def main(cpu: Cpu) -> None:
-        turns = Turns(cpu.read)
+        turns = Turns(TurnBudgets(cpu.read))
         first, resumed, last = (Connection(turns, partial(cpu.work, 0.1)) for _ in range(3))
 
         def resume() -> None:

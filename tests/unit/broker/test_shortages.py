@@ -117,7 +117,7 @@ async def take_keys(client: Client) -> int:
 
 
 def taken_while_stalled(broken: str) -> int:
-    """How many messages are taken while queues or index cannot be written."""
+    """The number of messages that are taken while queues or index cannot be written."""
 
     async def scenario(_world: World, broker: Simulated, client: Client) -> int:
         await client.send("T", b"before")

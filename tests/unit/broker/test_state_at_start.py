@@ -55,7 +55,7 @@ async def consume(client: Client, count: int) -> None:
 
 
 async def offset_of(client: Client) -> int:
-    """Where the group is."""
+    """The offset of the group."""
     return int((await client.ask(QueryConsumerOffset(consumer_group="g", topic="T", queue_id=0))).answer.offset)
 
 
@@ -63,7 +63,7 @@ async def offset_of(client: Client) -> int:
 
 
 async def write_offsets(node: Node) -> None:
-    """What another program leaves whose log lost its end."""
+    """Write the offsets that another program leaves whose log lost its end."""
     text = json.dumps({"offsetTable": {"T@g": {"0": 50}}}).encode()
     for path in ("config/consumerOffset.json", "config/consumerOffset.json.bak"):
         await node.disk.replace(path, text)

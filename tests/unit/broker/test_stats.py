@@ -8,7 +8,7 @@ import pytest
 from firearrow.broker.statistics import history as counthistory
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.history import CountHistory
-from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, SAMPLE_MS, Counts
+from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, SAMPLE_MS, TrafficCounts
 
 MANY = 50_000
 MEASURED = 2_000
@@ -61,12 +61,12 @@ def test_fifty_thousand_topics_that_groups_read_fit_their_budget() -> None:
 def test_a_moment_is_taken_in_steps() -> None:
     history = CountHistory(0)
     for _ in range(3 * counthistory.ROWS_AT_ONCE):
-        history.add(Counts())
+        history.add(TrafficCounts())
     assert len(list(history.sample(SAMPLE_MS))) == 3
 
 
 def test_spans_count_from_the_last_moment_that_is_old_enough_or_from_the_counters_birth() -> None:
-    history, old = CountHistory(0), Counts()
+    history, old = CountHistory(0), TrafficCounts()
     row = history.add(old)
     now_ms = 0
     for _ in range(3 * 8640 // 2):
@@ -79,7 +79,7 @@ def test_spans_count_from_the_last_moment_that_is_old_enough_or_from_the_counter
     assert history.over(row, HOUR_MS, now_ms)[0].per_second == pytest.approx(1.0)
     assert history.over(row, DAY_MS, now_ms)[0].per_second == pytest.approx(1.0)
     assert 24 * 360 <= history.over(row, DAY_MS, now_ms)[0].total / 10 <= 26 * 360
-    young = Counts()
+    young = TrafficCounts()
     later = history.add(young)
     young.messages += 5
     assert history.over(later, DAY_MS, now_ms + 5_000)[0] == (5, 1.0, 1.0)

@@ -1,4 +1,4 @@
-"""What a broker tells its store: the zone in which files are deleted and named, and what groups have read."""
+"""The facts that a broker tells its store: the zone in which files are deleted and named, and the offsets of groups."""
 
 from typing import Any
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.timer.recall_handle import handle_of
 from firearrow.errors import IllegalMessage
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.record.recall_handle import handle_of
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
 from firearrow.testing.sim.world import World
@@ -89,7 +89,7 @@ def test_refused_writes_of_the_commit_log_put_no_message_into_the_wheel_twice() 
         put_timed(broker, b"later", TIMER_DELIVER_MS=str(due_ms))
         await broker.store.reached(broker.store.log.tail, FLUSHED)
         await asyncio.sleep(5)
-        settings = broker.tables.settings
+        settings = broker.assembly.settings
         broker.node.image.fail("write", number=errno.ENOSPC, times=10, below="commitlog")
         settings.replace(replace(settings.value, timers=TimerConfig()))
         await asyncio.sleep(25)

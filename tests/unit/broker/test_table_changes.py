@@ -1,4 +1,5 @@
-"""What an operator of an elected group was told to be changed is so at the next master, whenever the master is lost."""
+"""A change that was acknowledged to an operator of an elected group is there at the next master, whenever the master is
+lost."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from campaigns.samples import a_topic
-from firearrow.broker.failover.group_values import About
+from firearrow.broker.failover.group_values import MemberFacts
 from firearrow.broker.failover.in_sync_set import InSyncSet
 from firearrow.broker.failover.table_reports import TableReports
 from firearrow.broker.handlers.admin import large_answer
@@ -48,7 +49,7 @@ Act = Callable[[Client], Coroutine[Any, Any, None]]
 
 
 async def queues_of(client: Client, topic: str) -> int:
-    """How many queues a topic has; -1 for no such topic."""
+    """The number of queues of a topic; -1 for no such topic."""
     try:
         return decode((await client.ask(GetTopicConfig(topic=topic))).body, TopicConfigAndQueueMapping).read_queue_nums
     except RequestRefused as refusal:
@@ -239,7 +240,7 @@ def replace_the_disk_of_a_replica() -> None:
 
 
 async def in_sync(group: elected.Group, replica: int) -> int:
-    """How often a replica is in the in-sync set."""
+    """The number of times a replica is in the in-sync set."""
     state = group.state
     return 0 if state is None else state.iss.count(replica)
 
@@ -356,7 +357,7 @@ def test_members_of_older_versions_are_not_waited_for() -> None:
     found.look()
     assert found.line.confirmed == 1
     assert found.has_tables(3)
-    assert not About("a", "b").tells_tables
+    assert not MemberFacts("a", "b").tells_tables
 
 
 def make_the_topic_again_at_once() -> None:

@@ -1,4 +1,4 @@
-"""What a master has deleted leaves its slaves: topics with their queues, groups, and offsets of groups."""
+"""Deletions of a master reach its slaves: topics with their queues, groups, and offsets of groups."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -338,7 +338,7 @@ def test_changed_rows_are_those_after_the_mark() -> None:
     offsets.commit("g", "T", 0, 1)
     assert offsets.changed_rows.since(mark) == []
     offsets.commit("g", "T", 0, 2)
-    offsets.forget_group("h")
+    offsets.forget_row("T", "h")
     assert set(offsets.changed_rows.since(mark) or ()) == {("T", "g"), ("T", "h")}
     assert b'"T@h":{}' in b"".join(offsets.pieces(offsets.changed_rows.since(mark)))
     assert b"T@h" not in b"".join(offsets.pieces())

@@ -1,4 +1,4 @@
-"""What holds where an elected group promises nothing of its tables: first uses, and deletions of an earlier master.
+"""Behaviour for which an elected group promises nothing of its tables: first uses, and deletions of an earlier master.
 
 The decision record of replicated tables says both in plain words.
 """

@@ -1,4 +1,4 @@
-"""Which tables of a master a slave may take."""
+"""The tables of a master that a slave may take."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,13 +7,10 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from firearrow.broker.replication.agreement import Agreement
-from firearrow.broker.replication.metadata import Metadata, Told
+from firearrow.broker.replication.metadata import MasterChanges, Metadata
 from firearrow.broker.replication.offset_copies import ToldOffsets
 from firearrow.broker.replication.table_source import AnyMaster, MasterOfEpoch
-from firearrow.broker.settings.config import BrokerSettings
-from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.offsets import OffsetTable
-from firearrow.broker.tables.tables import Tables
 from firearrow.errors import OffsetNotStored, StaleEpoch
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.offset import DelayOffsetTable
@@ -84,17 +81,19 @@ class Copied:
 def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
     async def scenario() -> None:
         store, offsets = Copied(), OffsetTable()
+        file = SimpleNamespace(changed=lambda: None)
         tables = SimpleNamespace(
-            store=store,
             topics=SimpleNamespace(table=SimpleNamespace(topics={})),
-            settings=LiveSettings(BrokerSettings()),
-            offsets=offsets,
-            offset_file=SimpleNamespace(changed=lambda: None),
+            offsets=SimpleNamespace(table=offsets, file=file),
+            delays=SimpleNamespace(offsets=None, file=file),
         )
-        delays = SimpleNamespace(offsets=None, file=SimpleNamespace(changed=lambda: None))
         asked = caller(KVTable())
-        metadata = Metadata(cast("Tables", tables), cast("Any", delays), asked, MasterOfEpoch(asked, 1))
-        metadata._told = Told(0, 800, 800, 100, 900, None, {}, ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None)
+        metadata = Metadata(
+            cast("Any", tables), asked, MasterOfEpoch(asked, 1), store=cast("Any", store), disk=cast("Any", None)
+        )
+        metadata._told = MasterChanges(
+            0, 800, 800, 100, 900, None, {}, ToldOffsets({"T@g": {0: 7}}), DelayOffsetTable(), None
+        )
         await metadata._take_told()
         assert not len(offsets), "offsets are taken before the log"
         assert store.retention.master_start is None

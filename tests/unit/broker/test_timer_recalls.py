@@ -70,7 +70,7 @@ def test_a_recall_holds_when_the_queue_is_read_after_the_due_time() -> None:
         put_recalled(broker, broker.node.clock.now_ms() + 5_000)
         put_timed(broker, b"kept", TIMER_DELAY_MS="4000")
         await asyncio.sleep(10)
-        settings = broker.tables.settings
+        settings = broker.assembly.settings
         settings.replace(replace(settings.value, timers=TimerConfig()))
         await until(lambda: count(broker) == 1, 10)
         assert await everything_delivered(broker) == [b"kept"]

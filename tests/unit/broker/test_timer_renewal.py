@@ -22,7 +22,7 @@ from firearrow.store.keepers import SHORTAGES, Keepers
 from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.store.timer.config import TimerConfig
-from firearrow.store.timer.files import Timed, TimerFiles
+from firearrow.store.timer.files import TimedMessage, TimerFiles
 from firearrow.store.timer.layout import UNIT_BYTES
 from firearrow.store.timer.pending import pending_units
 from firearrow.testing.sim.world import World
@@ -30,7 +30,7 @@ from tests.simulation.store.kit import draft
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_retry import stored
 from tests.unit.broker.test_timers import EXACT, count, is_done, put_timed, timers_of
-from tests.unit.store.test_timer_turns import LONGEST_S, longest_turn
+from tests.unit.store.timer.test_timer_turns import LONGEST_S, longest_turn
 
 NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 250
@@ -41,7 +41,7 @@ def fill(files: TimerFiles, slots: int, each: int, pending: frozenset[int]) -> N
     """Add units to slots one after the other, and deliver those slots that are not pending."""
     for slot in range(slots):
         due_ms, first = NOW_MS + 1000 * slot, slot * each
-        files.add([Timed(due_ms, RECORD_BYTES * (first + n), RECORD_BYTES, 1) for n in range(each)], NOW_MS)
+        files.add([TimedMessage(due_ms, RECORD_BYTES * (first + n), RECORD_BYTES, 1) for n in range(each)], NOW_MS)
         if slot not in pending:
             files.wheel.clear(due_ms)
 
@@ -61,8 +61,8 @@ def renewal_of(files: TimerFiles) -> Renewal:
     log = SimpleNamespace(min_offset=5_000 * RECORD_BYTES)
     store = SimpleNamespace(log=log, opened=SimpleNamespace(segments=SimpleNamespace(size=1 << 30)))
     dequeue = SimpleNamespace(current_ms=None, is_held=False)
-    tables = SimpleNamespace(store=store, clock=None, settings=None)
-    return Renewal(cast("Any", tables), files, cast("Any", dequeue), cast("Any", None), lambda _: PhysicalOffset(2**62))
+    given = cast("Any", {"store": store, "clock": None, "settings": None})
+    return Renewal(files, cast("Any", dequeue), cast("Any", None), lambda _: PhysicalOffset(2**62), **given)
 
 
 @pytest.mark.parametrize("pending", [frozenset[int](), frozenset({59}), frozenset({0, 59})])

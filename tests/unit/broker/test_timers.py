@@ -302,7 +302,7 @@ def test_an_operator_stops_the_timers(stop: str) -> None:
         put_timed(broker, b"x", TIMER_DELAY_MS="2000")
         await asyncio.sleep(30)
         assert count(broker) == 0
-        settings = broker.tables.settings
+        settings = broker.assembly.settings
         settings.replace(replace(settings.value, timers=TimerConfig()))
         await until(lambda: count(broker) == 1, 10)
 

@@ -1,4 +1,4 @@
-"""What becomes of a pending half message at a check, who is asked, and how many requests may wait."""
+"""Decisions about a pending half message at a check, the producer to ask, and the requests that may wait."""
 
 import asyncio
 from typing import Any, cast
@@ -8,8 +8,8 @@ import pytest
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.tables.clients import Client, ClientTable
 from firearrow.broker.transaction.decisions import Check, judge, repeated
-from firearrow.broker.transaction.ends import MAX_WAITING, Ends
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.ends import MAX_WAITING, EndRequests
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
@@ -109,7 +109,7 @@ def test_one_producer_is_asked_in_turn_and_another_when_it_is_gone() -> None:
 
 
 def test_too_many_ends_are_refused() -> None:
-    ends = Ends(cast("Journal", None), cast("Any", None), cast("Any", None), cast("Any", None))
+    ends = EndRequests(cast("Journal", None), cast("Any", None), cast("Any", None), cast("Any", None))
     request = EndTransaction(
         producer_group="P", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8, msg_id=""
     )
@@ -125,4 +125,4 @@ def test_only_half_messages_and_those_given_up_are_resumed(topic: str, propertie
     draft = Draft(topic, 0, b"body", encode_properties(properties), EpochMs(1), host, host)
     record = encode(draft, QueueOffset(0), PhysicalOffset(0), EpochMs(1))
     with pytest.raises(Refused, match="not a half message"):
-        asyncio.run(resume(cast("Journal", None), Record.read(record)))
+        asyncio.run(resume(cast("Journal", None), HalfRecord.read(record)))

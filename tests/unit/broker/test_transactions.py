@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.transaction.checks import AT_ONCE
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import RequestRefused
 from firearrow.model.flags import COMMIT, ROLLBACK
@@ -47,7 +47,7 @@ async def refusal(call: Any) -> tuple[int, str]:
 
 
 async def stored_offsets(client: Client) -> list[int]:
-    """How far the transactions' own group is: in the half topic, and in the op topic."""
+    """The offsets of the transactions' own group: in the half topic, and in the op topic."""
     offsets = []
     for topic in (HALF_TOPIC, OP_HALF_TOPIC):
         reply = await client.ask(QueryConsumerOffset(consumer_group=TRANSACTION_GROUP, topic=topic, queue_id=0))
@@ -348,14 +348,14 @@ def test_a_restart_knows_what_is_pending(way: str) -> None:
 
 
 READ_S = 0.05
-"""How long a lookup waits for the device."""
+"""The time that a lookup waits for the device."""
 
 
 def slow_device(patch: pytest.MonkeyPatch) -> None:
     """Let every lookup of a record wait for the device."""
     record_at = Journal.record_at
 
-    async def slow(self: Journal, physical: int, size: int = 0) -> Record | None:
+    async def slow(self: Journal, physical: int, size: int = 0) -> HalfRecord | None:
         await asyncio.sleep(READ_S)
         return await record_at(self, physical, size)
 

@@ -16,13 +16,13 @@ from firearrow.broker.handlers.group.offset import OffsetHandlers
 from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
 from firearrow.broker.handlers.group.reset import ResetHandlers
 from firearrow.broker.handlers.message.pull import TAKEN_AT_ONCE, PullHandlers
-from firearrow.broker.lanes import Lane, _Work
-from firearrow.broker.metrics.load import LoadMetrics
+from firearrow.broker.lanes import Lane, _Job
+from firearrow.broker.metrics.table_sizes import TableMetrics
 from firearrow.broker.pull.long_poll import ParkedPulls
 from firearrow.broker.replication.topic_copies import TopicCopies
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.tables.changed_rows import BLOCK_ROWS, FORGOTTEN_AT, ChangedRows, Key
-from firearrow.broker.tables.clients import Client, ClientTable, ConsumerGroup, Expired
+from firearrow.broker.tables.clients import Client, ClientTable, ConsumerGroup, ExpiredClients
 from firearrow.broker.tables.disagreement import Disagreements, between, disagreement_with
 from firearrow.broker.tables.offset_parts import OffsetPart
 from firearrow.broker.tables.offsets import OffsetTable
@@ -40,7 +40,7 @@ from firearrow.runtime.network import Address
 SMALL = 3_000
 LARGE = 4 * SMALL
 GROWTH = 1.5
-"""How many times more lines the longest turn may take at the larger size."""
+"""The factor by which the longest turn may take more lines at the larger size."""
 FEW_LINES = 100
 SECONDS_A_LINE = 1e-9
 """A clock that work alone moves: where work yields after a time, it yields after its number of steps here, on a slow
@@ -157,13 +157,11 @@ def expire_some(count: int) -> Work:
 
 
 def count_members(count: int) -> Work:
-    metrics = cast("LoadMetrics", SimpleNamespace(_clients=_clients(count)))
-    metrics._producers = lambda: LoadMetrics._producers(metrics)  # type: ignore[method-assign]
-    metrics._consumers = lambda: LoadMetrics._consumers(metrics)  # type: ignore[method-assign]
+    metrics = cast("TableMetrics", SimpleNamespace(_clients=_clients(count)))
 
     async def work() -> None:
-        for family in LoadMetrics._members(metrics):
-            await _each(family.samples)
+        await _each(TableMetrics._producers(metrics))
+        await _each(TableMetrics._consumers(metrics))
 
     return work
 
@@ -259,7 +257,6 @@ def move_a_group(count: int) -> Work:
     """A group is moved to the end of all queues of a topic; nothing is stored in them."""
     handlers = ResetHandlers.__new__(ResetHandlers)
     offsets = OffsetTable(lambda: count)
-    settings = SimpleNamespace(value=SimpleNamespace(bounds=SimpleNamespace(max_consumer_offsets=count)))
     store = SimpleNamespace(queues=SimpleNamespace(find=lambda _topic, _queue_id: None))
     topic = TopicConfig(topic_name="T", read_queue_nums=count, write_queue_nums=count)
     handlers.__dict__.update(
@@ -267,7 +264,7 @@ def move_a_group(count: int) -> Work:
         _topics=SimpleNamespace(get=lambda _name: topic, kept=lambda _name: asyncio.sleep(0)),
         _groups=SimpleNamespace(table={"own"}),
         _offsets=offsets,
-        _bounds=OffsetBounds(cast("Any", SimpleNamespace(store=store, offsets=offsets, settings=settings))),
+        _bounds=OffsetBounds(cast("Any", store), offsets),
         _offset_file=SimpleNamespace(changed=lambda on_saved: on_saved(None)),
         _broker_name="b",
         _gate=SimpleNamespace(changed=lambda _call, answer: answer),
@@ -358,7 +355,7 @@ def take_a_job(count: int) -> Work:
     lane = Lane(2)
     for number in range(count):
         peer = cast("Any", Connection())
-        lane.add(_Work(cast("Any", None), cast("Any", None), peer, f"owner {number % 1000}"))
+        lane.add(_Job(cast("Any", None), cast("Any", None), peer, f"owner {number % 1000}"))
     first = lane.take()
     assert first is not None
 
@@ -374,9 +371,8 @@ def find_strays(count: int) -> Work:
     names = [f"topic {number}" for number in range(count)]
     queues = SimpleNamespace(topics=lambda: names)
     table = SimpleNamespace(topics=set(names), system=set())
-    copies = TopicCopies(
-        cast("Any", SimpleNamespace(store=SimpleNamespace(queues=queues), topics=SimpleNamespace(table=table)))
-    )
+    store, topics = SimpleNamespace(queues=queues), SimpleNamespace(table=table)
+    copies = TopicCopies(cast("Any", store), OffsetTable(), cast("Any", topics))
 
     async def work() -> None:
         await copies.delete_strays(1)
@@ -420,10 +416,10 @@ async def forget_by_scan(self: BrokerStats, topics: list[str]) -> None:
             pass
 
 
-def expire_by_scan(self: ClientTable, before_ms: int) -> Expired:
+def expire_by_scan(self: ClientTable, before_ms: int) -> ExpiredClients:
     """F8: the search for silent clients looks at all members."""
     silent = [one.connection for group in self.groups() for one in group.members.values() if one.heard_ms < before_ms]
-    return Expired(tuple(silent), ())
+    return ExpiredClients(tuple(silent), ())
 
 
 def look_by_scan(_self: Disagreements, clients: ClientTable, _now_ms: int) -> Iterable[None]:

@@ -1,4 +1,4 @@
-"""What an operator sees: holds, refusals, failures, a disk that fills up."""
+"""The warnings for an operator: holds, refusals, failures, a disk that fills up."""
 
 import asyncio
 import errno

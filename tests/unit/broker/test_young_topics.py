@@ -11,7 +11,7 @@ from firearrow.broker.handlers.message.send_checked import CheckedSends
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model import Message
 from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker, GetTopicConfig
-from firearrow.protocol.requests.message.send import ConsumerSendMsgBack, SendAnswer, SendBatchMessage
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack, SendBatchMessage
 from firearrow.record.batch import encode_batch
 from firearrow.remoting.handlers import Answer
 from firearrow.testing.sim.world import World
@@ -80,22 +80,22 @@ def test_whichever_call_fails_the_answer_is_true(operation: str, *, sync: bool, 
 def joins_the_line_when_the_topic_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A planted bug: the message is appended at once, its answer waits for the topic and only then for the log."""
 
-    def append_at_once(self: Any, topic: str, request: Any, call: Any) -> Any:
+    def append_at_once(self: Any, topic: str, _call: Any, again: Any) -> Any:
         young = self._topics.young.pop(topic)
-        self._replies.acknowledge = partial(join_late, self)
+        self._gate.placed = partial(join_late, self)
         try:
-            return self.send(request, call)
+            return again()
         finally:
-            del self._replies.acknowledge
+            del self._gate.placed
             self._topics.young[topic] = young
 
-    def join_late(self: Any, call: Any, end: int, answer: SendAnswer, *, waits: bool) -> Any:
-        later = call.later()
+    def join_late(self: Any, call: Any, end: int, answer: Answer, *counted: Any) -> Any:
+        later, waits = call.later(), counted[-1]
         acks = self._gate.kept if waits else self._gate.written
 
         def saved(error: FireArrowError | None) -> None:
             if error is None:
-                acks.add(end, later, Answer(answer))
+                acks.add(end, later, answer)
             else:
                 later.answer(self._replies.not_stored(error))
 

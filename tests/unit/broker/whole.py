@@ -93,7 +93,7 @@ class Client:
         return await self.ask(a_send(topic, properties=properties, **fields), body)
 
     async def stored(self, topic: str = "T", queue_id: int = 0, offset: int = 0) -> list[StoredMessage]:
-        """What a consumer sees."""
+        """The messages that a consumer sees."""
         return list(decode_all((await self.pull(topic, queue_id, offset)).body))
 
     async def pull(self, topic: str = "T", queue_id: int = 0, offset: int = 0, commit: int | None = None) -> Reply[Any]:
@@ -185,7 +185,7 @@ class Names:
 
 
 async def route(caller: Caller, names: Address, topic: str) -> TopicRouteData:
-    """What a name server says about a topic."""
+    """The route of a topic at a name server."""
     reply = await caller.call(names, GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True))
     return msgspec.json.decode(reply.body, type=TopicRouteData, strict=False)
 

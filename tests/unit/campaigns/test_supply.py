@@ -1,4 +1,4 @@
-"""What is said of builds and of audits: a difference is named, and no data is not green."""
+"""Reports on builds and audits: a difference is named, and no data is not green."""
 
 import io
 import tarfile

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from firearrow.access.audit_lines import Chain, Event, Lost
+from firearrow.access.audit_lines import ChainEnd, Event, LostEvents
 from firearrow.cli.app import app
 
 RUNNER = CliRunner()
@@ -15,14 +15,14 @@ RUNNER = CliRunner()
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store with an audit log: three files about allowed requests, one about refused ones."""
-    chain, directory = Chain(), tmp_path / "audit"
+    chain, directory = ChainEnd(), tmp_path / "audit"
     directory.mkdir()
     (directory / "notes.txt").write_text("not an audit file")
     for number in range(1, 4):
         events = [Event(5, "User:a", "h:1", "SEND_MESSAGE", ("Topic:t",), allowed=True, why="w") for _ in range(3)]
         lines = [chain.first(number), *map(chain.line, events)]
         (directory / f"audit-{number:08}.jsonl").write_bytes(b"".join(lines))
-    chain = Chain()
+    chain = ChainEnd()
     lines = [chain.first(1), chain.line(Event(5, None, "h:1", "SEND_MESSAGE", (), allowed=False, why="w"))]
     (directory / "refused-00000001.jsonl").write_bytes(b"".join(lines))
     return tmp_path
@@ -76,8 +76,8 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
 
 
 def test_files_about_refusals_are_a_chain_of_their_own(store: Path) -> None:
-    chain, why = Chain(), "there were too many"
-    lines = [chain.first(1), chain.line(Lost(5, 1200, why)), chain.line(Lost(6, 30, why))]
+    chain, why = ChainEnd(), "there were too many"
+    lines = [chain.first(1), chain.line(LostEvents(5, 1200, why)), chain.line(LostEvents(6, 30, why))]
     (store / "audit/refused-00000001.jsonl").write_bytes(b"".join(lines))
     code, said = verified(store)
     assert code == 0

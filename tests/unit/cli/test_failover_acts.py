@@ -7,15 +7,15 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from firearrow.broker.failover.group_values import About, Seen
+from firearrow.broker.failover.group_values import GroupView, MemberFacts
 from firearrow.cli.failover.backups import back_up, put_back, read_backup
 from firearrow.cli.failover.commands import _in_sync, failover
 from firearrow.cli.failover.losses import Replica, losses
-from firearrow.cli.failover.place import Place, place_of
+from firearrow.cli.failover.place import GroupPlace, place_of
 from firearrow.errors import DiskError, FireArrowError, LockHeld, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
 from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.store.epochs.promise import Promise
+from firearrow.store.epochs.promise import PromiseFile
 
 GROUP = GroupState(epoch=4, master=1, iss=(1, 2), iss_seq=9, min_iss=2)
 FIRST = Replica(1, "a:1", 900, 4)
@@ -23,7 +23,7 @@ THIRD = Replica(3, "c:1", 500, 3)
 
 
 def test_the_election_of_a_replica_in_sync_loses_nothing() -> None:
-    group, second = GROUP.with_directory(2, 77), About("b:1", "b:2", directory=77)
+    group, second = GROUP.with_directory(2, 77), MemberFacts("b:1", "b:2", directory=77)
     assert losses(group, 2, {2: second}, [FIRST])[-1] == "replica 2 is in sync: nothing that was acknowledged is lost"
     assert losses(group, 2, {}, [FIRST])[-1].endswith("nothing is lost if it starts with its directory")
     other = losses(group, 2, {2: replace(second, directory=78)}, [FIRST])
@@ -44,10 +44,10 @@ def test_what_replicas_have_more_is_counted_and_what_is_unknown_is_said() -> Non
 def test_a_replica_that_is_in_sync_and_dead_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     place = place_of(None, "http://127.0.0.1:1", "broker-a", "")
 
-    async def seen(_place: Place) -> Seen:
-        return Seen(GROUP, b"", {1: About("a:1", "a:2")})
+    async def seen(_place: GroupPlace) -> GroupView:
+        return GroupView(GROUP, b"", {1: MemberFacts("a:1", "a:2")})
 
-    monkeypatch.setattr(Place, "seen", seen)
+    monkeypatch.setattr(GroupPlace, "seen", seen)
     assert asyncio.run(_in_sync(place, [1], 1.0)) == GROUP
     with pytest.raises(NotNow, match=r"replicas \[1, 2\] are not all in sync and alive after 0.1 s; .* alive \[1\]"):
         asyncio.run(_in_sync(place, [1, 2], 0.1))
@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Path:
 async def promised(root: Path) -> None:
     disk = RealDisk(str(root))
     disk.make_directory("firearrow")
-    await (await Promise.load(disk)).make(7, 2)
+    await (await PromiseFile.load(disk)).make(7, 2)
     await disk.close()
 
 

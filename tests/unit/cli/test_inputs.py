@@ -1,4 +1,4 @@
-"""What ``firearrow produce`` makes of its input."""
+"""The messages that ``firearrow produce`` makes of its input."""
 
 import asyncio
 import os
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
+from firearrow.cli.messages.inputs import Delay, InputFormat, MessageDefaults, SkipCount, messages
 from firearrow.errors import IllegalMessage
 from firearrow.model import Message, keys
 
-PARTS = Parts("T", tag="t", keys=("k",), properties={"a": "1"})
+PARTS = MessageDefaults("T", tag="t", keys=("k",), properties={"a": "1"})
 
 
 def read(files: list[Path], texts: list[str], form: InputFormat) -> list[Message]:
     async def collect() -> list[Message]:
-        return [message async for message in messages(PARTS, files, texts, form, Passed())]
+        return [message async for message in messages(PARTS, files, texts, form, SkipCount())]
 
     return asyncio.run(collect())
 
@@ -61,9 +61,9 @@ def test_json_says_more_than_the_options() -> None:
 )
 def test_a_delay_of_a_line_replaces_that_of_the_options(members: str, properties: dict[str, str]) -> None:
     async def collect() -> list[Message]:
-        parts = Parts("T", delay=Delay(wait_ms=5000))
+        parts = MessageDefaults("T", delay=Delay(wait_ms=5000))
         line = f'{{"body": "x"{members}}}'
-        return [message async for message in messages(parts, [], [line], InputFormat.JSON, Passed())]
+        return [message async for message in messages(parts, [], [line], InputFormat.JSON, SkipCount())]
 
     (message,) = asyncio.run(collect())
     assert message.properties == properties

@@ -15,10 +15,11 @@ import typer
 from typer.testing import CliRunner
 
 from firearrow.cli.app import app
+from firearrow.cli.jobs.audit_job import _print_report
 from firearrow.cli.jobs.interruption import NOTICE
 from firearrow.cli.jobs.job_options import pairs
-from firearrow.cli.jobs.job_run import Shown, explained, usual_master, watch
-from firearrow.cli.pipeline import _print_report, pipeline
+from firearrow.cli.jobs.job_run import ProgressOutputs, explained, usual_master, watch
+from firearrow.cli.pipeline import pipeline
 from firearrow.errors import SettingsError
 from firearrow.spark.lake import iceberg
 from firearrow.spark.lake.table import LakeTable
@@ -195,7 +196,7 @@ class Query:
 def test_every_batch_is_printed_once_and_metrics_are_kept(tmp_path: Path) -> None:
     lines: list[str] = []
     metrics = tmp_path / "metrics.prom"
-    watch([Query()], Shown(metrics, say=lines.append))  # type: ignore[list-item]
+    watch([Query()], ProgressOutputs(metrics, say=lines.append))  # type: ignore[list-item]
     assert [line.split()[2] for line in lines[:-1]] == ["0", "1"]
     assert lines[-1].startswith("archive-bronze: 20 rows read, 20 written in 2 batches")
     assert 'firearrow_pipeline_batch{query="archive-bronze"} 1' in metrics.read_text()
@@ -223,7 +224,7 @@ def test_signals_end_queries_in_order_and_quietly(
     query, lines, before = Interrupted(), list[str](), signal.getsignal(number)
     query.signal = number
     with pytest.raises(typer.Exit) as ended, explained("archive"):
-        watch([query], Shown(say=lines.append))  # type: ignore[list-item]
+        watch([query], ProgressOutputs(say=lines.append))  # type: ignore[list-item]
     assert ended.value.exit_code == status
     assert signal.getsignal(number) is before
     assert query.is_stopped
@@ -287,7 +288,7 @@ ARCHIVE = ("pipeline", "archive", "--topics", "t", "--location", "/x", "--checkp
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """What archives are started with, in place of Spark."""
+    """The arguments with which archives are started, in place of Spark."""
     from firearrow.spark.pipelines import archive
 
     found: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""How ``firearrow consume`` prints a message."""
+"""The output of ``firearrow consume`` for a message."""
 
 import msgspec
 import pytest

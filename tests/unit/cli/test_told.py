@@ -1,4 +1,4 @@
-"""What commands say of failures is true: of what was changed before them, and of what help and pages promise."""
+"""Commands tell the truth about failures: the changes made before them, and the promises of help and pages."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from firearrow.cli.app import load_command
 from firearrow.cli.cluster import told
 from firearrow.cli.messages.message_printer import FIELDS
 from firearrow.cli.mqadmin.startup import EXIT, STRICT
-from firearrow.cli.produce import _Sending
+from firearrow.cli.produce import _InputSender
 from firearrow.errors import SendFailed
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_a_send_that_fails_after_others_does_not_say_that_nothing_was_changed(sent: int, says: str) -> None:
-    sending = _Sending(None, 0, None, 1)  # type: ignore[arg-type]
+    sending = _InputSender(None, 0, None, 1)  # type: ignore[arg-type]
     sending._sent = sent
     failure = SendFailed("gone", retryable=True, may_have_happened=False)
     assert told(sending._with_count(ExceptionGroup("", [failure]))) == says  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which process a worker becomes, and when it is started again."""
+"""The process of a worker, and its restarts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who reads which queue."""
+"""The division of queues among members."""
 
 import pytest
 from hypothesis import given, settings

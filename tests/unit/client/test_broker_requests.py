@@ -1,4 +1,4 @@
-"""What a consumer answers when brokers ask."""
+"""The answers of a consumer to requests of brokers."""
 
 from types import SimpleNamespace
 from typing import cast

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from firearrow.client import ClientMetrics, Producer
-from firearrow.client.metrics.counts import OTHER, Held
-from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch
+from firearrow.client.metrics.counts import OTHER, HeldMessages
+from firearrow.client.producer.outgoing import OutgoingBatch, OutgoingMessage
 from firearrow.client.producer.send_meter import SendMeter
 from firearrow.errors import ConnectionLost, SettingsError
 
@@ -20,15 +20,15 @@ THREADS, TIMES = 4, 5000
 
 
 class Holding:
-    def __init__(self, *held: Held) -> None:
+    def __init__(self, *held: HeldMessages) -> None:
         self._held = held
 
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[HeldMessages, ...]:
         return self._held
 
 
-def single(topic: str) -> Outgoing:
-    return Outgoing(topic, "", "", b"body", 0, 0, 0)
+def single(topic: str) -> OutgoingMessage:
+    return OutgoingMessage(topic, "", "", b"body", 0, 0, 0)
 
 
 def filled() -> ClientMetrics:
@@ -39,7 +39,7 @@ def filled() -> ClientMetrics:
     meter.failed(single("bills"), ConnectionLost("gone"), 1)
     counts.awaited.observe(2)
     counts.messages += 5
-    metrics.counts.add(Holding(Held("g", "orders", 2, 1, 7, 70, 9)))
+    metrics.counts.add(Holding(HeldMessages("g", "orders", 2, 1, 7, 70, 9)))
     metrics.counts.route_changes += 3
     return metrics
 
@@ -89,7 +89,7 @@ def test_the_number_of_samples_is_bounded() -> None:
     for number in range(50):
         meter.stored(single(f"topic-{number}"), 0, 0)
         metrics.counts.deliveries("g", f"topic-{number}").messages += 1
-    metrics.counts.add(Holding(*(Held("g", f"topic-{number}", 1, 0, 2, 3, 4) for number in range(50))))
+    metrics.counts.add(Holding(*(HeldMessages("g", f"topic-{number}", 1, 0, 2, 3, 4) for number in range(50))))
     page = samples(metrics.text())
     for name, rest in (
         ("firearrow_client_sent_bytes_total", 47 * 4),
@@ -102,12 +102,17 @@ def test_the_number_of_samples_is_bounded() -> None:
 
 
 def test_consumers_of_one_group_are_summed_up_until_they_are_closed() -> None:
-    metrics, first = ClientMetrics(), Holding(Held("g", "orders", 1, 1, 2, 3, 4))
+    metrics, first = ClientMetrics(), Holding(HeldMessages("g", "orders", 1, 1, 2, 3, 4))
     metrics.counts.add(first)
-    metrics.counts.add(Holding(Held("g", "orders", 10, 0, 20, 30, 40), Held("g", "bills", 1, 0, 0, 0, 0)))
-    assert list(metrics.counts.held()) == [Held("g", "orders", 11, 1, 22, 33, 44), Held("g", "bills", 1, 0, 0, 0, 0)]
+    metrics.counts.add(
+        Holding(HeldMessages("g", "orders", 10, 0, 20, 30, 40), HeldMessages("g", "bills", 1, 0, 0, 0, 0))
+    )
+    assert list(metrics.counts.held()) == [
+        HeldMessages("g", "orders", 11, 1, 22, 33, 44),
+        HeldMessages("g", "bills", 1, 0, 0, 0, 0),
+    ]
     metrics.counts.remove(first)
-    assert next(metrics.counts.held()) == Held("g", "orders", 10, 0, 20, 30, 40)
+    assert next(metrics.counts.held()) == HeldMessages("g", "orders", 10, 0, 20, 30, 40)
 
 
 def test_threads_lose_no_count() -> None:

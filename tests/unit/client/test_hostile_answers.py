@@ -191,7 +191,7 @@ def broker_with(records: bytes) -> Hostile:
 
 
 async def first_of(address: str) -> list[ReceivedMessage]:
-    """What a consumer is handed."""
+    """The first message that a consumer is handed."""
     async with PullConsumer(address, group="g") as consumer:
         queue = MessageQueue("T", "a", 0)
         await consumer.assign([queue])

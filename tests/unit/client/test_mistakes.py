@@ -81,7 +81,7 @@ def test_a_handler_takes_one_argument(handler: Any) -> None:
 
 
 async def awaited(given: bytes) -> bytes:
-    """What is asked for here is not awaited."""
+    """A coroutine that is asked for here is not awaited."""
     return given
 
 

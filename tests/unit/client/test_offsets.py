@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from firearrow.client.consumer.broker_queries import Puller
-from firearrow.client.consumer.division.offset_store import REPEAT_S, BrokerOffsets
+from firearrow.client.consumer.division.offset_store import REPEAT_S, RemoteOffsets
 from firearrow.errors import RequestTimedOut
 from firearrow.model import MessageQueue
 from firearrow.testing.sim.loop import SimLoop
@@ -39,9 +39,9 @@ def run(story: Any) -> None:
         loop.close()
 
 
-def made() -> tuple[Brokers, BrokerOffsets]:
+def made() -> tuple[Brokers, RemoteOffsets]:
     brokers = Brokers()
-    offsets = BrokerOffsets(cast("Puller", brokers), "G")
+    offsets = RemoteOffsets(cast("Puller", brokers), "G")
     for queue in QUEUES:
         offsets.table.note(queue, 5)
     return brokers, offsets

@@ -17,8 +17,14 @@ RENAMED = {
 }
 
 
+def attributes(kind: type) -> dict[str, object]:
+    """The attributes of a class, with those that consumers have in common."""
+    shared = [base for base in kind.__bases__ if base.__name__ == "GroupConsumer"]
+    return {name: value for each in (*shared, kind) for name, value in vars(each).items()}
+
+
 def surface(kind: type) -> set[str]:
-    names = set(vars(kind)) | set(getattr(kind, "__slots__", ()))
+    names = set(attributes(kind)) | set(getattr(kind, "__slots__", ()))
     public = {name for name in names if not name.startswith("_") or name in RENAMED or name in RENAMED.values()}
     return {RENAMED.get(name, name) for name in public}
 
@@ -38,7 +44,7 @@ def test_every_method_has_a_twin(name: str) -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_twins_take_the_same_arguments(name: str) -> None:
     original, copy = getattr(client, name), getattr(blocking, name)
-    for method, function in vars(copy).items():
+    for method, function in attributes(copy).items():
         if (method.startswith("_") and method != "__init__") or not inspect.isfunction(function):
             continue
         if name in MADE_INSIDE and method == "__init__":
@@ -52,5 +58,5 @@ def test_twins_take_the_same_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_nothing_in_the_twin_has_to_be_awaited(name: str) -> None:
-    for method, function in vars(getattr(blocking, name)).items():
+    for method, function in attributes(getattr(blocking, name)).items():
         assert not inspect.iscoroutinefunction(function), method

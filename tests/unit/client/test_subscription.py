@@ -1,4 +1,4 @@
-"""What a group wants."""
+"""The subscriptions of a group."""
 
 import sys
 

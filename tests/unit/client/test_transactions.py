@@ -19,7 +19,7 @@ from firearrow.client import (
 from firearrow.client.producer.retry_policy import Attempts
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.client.producer.transaction import state as states
-from firearrow.client.producer.transaction.half import Half, check_half, may_repeat, prepare_half
+from firearrow.client.producer.transaction.half import StoredHalf, check_half, may_repeat, prepare_half
 from firearrow.client.producer.transaction.state import TransactionTable
 from firearrow.errors import (
     ConnectionFailed,
@@ -161,7 +161,7 @@ def test_a_half_names_its_offsets_whatever_the_answer() -> None:
     chance = random.Random(7)
     for _ in range(200):
         offset, queue_offset = chance.getrandbits(62), chance.getrandbits(62)
-        half = Half(Message("T", b"x"), sent_at(f"7F0000010000367D{offset:016X}", queue_offset))
+        half = StoredHalf(Message("T", b"x"), sent_at(f"7F0000010000367D{offset:016X}", queue_offset))
         end = half.end("shop", chance.choice(list(TransactionState)))
         assert (end.commit_log_offset, end.tran_state_table_offset) == (offset, queue_offset)
 

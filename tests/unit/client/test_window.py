@@ -1,4 +1,4 @@
-"""What a consumer holds of one queue."""
+"""The messages that a consumer holds of one queue."""
 
 from hypothesis import given
 from hypothesis import strategies as st

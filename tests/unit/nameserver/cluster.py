@@ -8,7 +8,7 @@ import msgspec
 from firearrow.nameserver import pictures
 from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.config import NameServerConfig
-from firearrow.nameserver.effects import Announcement, Departed, Registered
+from firearrow.nameserver.effects import Announcement, RegistrationOutcome, RemovalOutcome
 from firearrow.nameserver.routes import Routes
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.version import DataVersion
@@ -64,15 +64,15 @@ class Table:
 
     def join(
         self, who: Member, *topics: str, counter: int = 1, connection: object = None, digest: bytes = b""
-    ) -> Registered | None:
+    ) -> RegistrationOutcome | None:
         return self.register(who, self.announce(*topics, counter=counter), connection, digest)
 
     def register(
         self, who: Member, announced: Announcement, connection: object = None, digest: bytes = b""
-    ) -> Registered | None:
+    ) -> RegistrationOutcome | None:
         return self.routes.register(who, announced, connection, self.now_ms, digest)
 
-    def leave(self, *members: Member) -> Departed:
+    def leave(self, *members: Member) -> RemovalOutcome:
         return self.routes.unregister(members)
 
     def route(self, topic: str, zone: str | None = None) -> Any:

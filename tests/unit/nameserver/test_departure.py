@@ -1,6 +1,6 @@
 """Leaving: by saying so, by a connection's end, by silence."""
 
-from firearrow.nameserver.effects import Departed, Notice
+from firearrow.nameserver.effects import Notice, RemovalOutcome
 from tests.unit.nameserver.cluster import Table, member
 
 
@@ -9,7 +9,7 @@ def test_the_last_member_takes_the_name_its_topics_and_its_cluster_along() -> No
     table.join(member(), "T", "U")
     table.join(member("b", cluster="D"), "T", "V")
     departed = table.leave(member())
-    assert departed == Departed(members=(member(),), names=("a",))
+    assert departed == RemovalOutcome(members=(member(),), names=("a",))
     assert table.routes.topics.topics() == ["T", "V"]
     assert table.addresses("T") == {"b": {"0": "b0:1"}}
     assert table.routes.clusters == {"D": {"b": None}}
@@ -37,8 +37,8 @@ def test_without_its_master_an_acting_name_is_read_only() -> None:
 def test_a_stranger_cannot_leave() -> None:
     table = Table()
     table.join(member(), "T", "U")
-    assert table.leave(member("b")) == Departed()
-    assert table.leave(member(address="elsewhere:1")) == Departed()
+    assert table.leave(member("b")) == RemovalOutcome()
+    assert table.leave(member(address="elsewhere:1")) == RemovalOutcome()
     assert table.addresses("T") == {"a": {"0": "a0:1"}}
 
 
@@ -59,7 +59,7 @@ def test_a_connection_takes_everybody_on_it_along() -> None:
     table.join(member("c"), "T", "U", connection=other)
     assert table.routes.disconnected(wire).names == ("a", "b")
     assert table.addresses("T") == {"c": {"0": "c0:1"}}
-    assert table.routes.disconnected(wire) == Departed()
+    assert table.routes.disconnected(wire) == RemovalOutcome()
 
 
 def test_an_old_connection_takes_nobody_who_came_back_on_a_new_one() -> None:
@@ -68,7 +68,7 @@ def test_an_old_connection_takes_nobody_who_came_back_on_a_new_one() -> None:
     table.join(member(), "T", "U", connection=old, digest=b"x")
     assert table.routes.repeats(member(), b"x")
     table.routes.renew(member(), new, table.now_ms)
-    assert table.routes.disconnected(old) == Departed()
+    assert table.routes.disconnected(old) == RemovalOutcome()
     assert table.addresses("T") == {"a": {"0": "a0:1"}}
     assert table.routes.disconnected(new).names == ("a",)
 
@@ -78,7 +78,7 @@ def test_silence_ends_a_lease_after_the_members_own_timeout() -> None:
     slow, fast, wire = member("slow"), member("fast", timeout_ms=5_000), object()
     table.join(slow, "T", "U")
     table.join(fast, "T", "U", connection=wire)
-    assert table.routes.expire(table.now_ms + 5_000) == Departed()
+    assert table.routes.expire(table.now_ms + 5_000) == RemovalOutcome()
     departed = table.routes.expire(table.now_ms + 5_001)
     assert departed.members == (fast,)
     assert departed.connections == (wire,)
@@ -91,9 +91,9 @@ def test_any_sign_of_life_renews_a_lease() -> None:
     table.join(member(timeout_ms=5_000), "T", "U", digest=b"x")
     table.routes.heard_from("C", "a0:1", table.now_ms + 4_000)
     table.routes.heard_from("C", "nobody:1", table.now_ms + 4_000)
-    assert table.routes.expire(table.now_ms + 8_000) == Departed()
+    assert table.routes.expire(table.now_ms + 8_000) == RemovalOutcome()
     table.routes.renew(member(timeout_ms=5_000), None, table.now_ms + 8_000)
-    assert table.routes.expire(table.now_ms + 13_000) == Departed()
+    assert table.routes.expire(table.now_ms + 13_000) == RemovalOutcome()
     assert table.routes.expire(table.now_ms + 13_001).names == ("a",)
 
 

@@ -1,10 +1,11 @@
-"""What is shown: routes with acting masters, zones and order, clusters, lists, and what is kept encoded."""
+"""The tables that a name server shows: routes with acting masters, zones and order, clusters, lists, and what is kept
+encoded."""
 
 import json
 
 from firearrow import fastjson
 from firearrow.nameserver import pictures
-from firearrow.nameserver.answers import Answers
+from firearrow.nameserver.answers import EncodedRoutes
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.naming.route import ClusterInfo, TopicRouteData
@@ -147,7 +148,7 @@ def test_answers_are_dropped_whenever_they_would_be_wrong() -> None:
 
 
 def test_kept_answers_stay_within_their_limit() -> None:
-    answers = Answers(limit_bytes=100)
+    answers = EncodedRoutes(limit_bytes=100)
     for number in range(10):
         answers.keep(f"T{number}", b"x" * 30, bare=number % 2 == 0)
         assert sum(map(len, [*answers.standard.values(), *answers.bare.values()])) <= 100

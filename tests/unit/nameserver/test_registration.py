@@ -1,13 +1,13 @@
 """Joining: who is seated where, and which topics are taken over."""
 
-from firearrow.nameserver.effects import Notice, Registered
+from firearrow.nameserver.effects import Notice, RegistrationOutcome
 from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from tests.unit.nameserver.cluster import Table, member
 
 
 def test_a_master_with_its_topics_makes_a_route() -> None:
     table = Table()
-    assert table.join(member(), "T", "U") == Registered(is_new=True)
+    assert table.join(member(), "T", "U") == RegistrationOutcome(is_new=True)
     assert table.route("T") == {
         "brokerDatas": [
             {"brokerAddrs": {"0": "a0:1"}, "brokerName": "a", "cluster": "C", "enableActingMaster": False},
@@ -20,10 +20,10 @@ def test_a_master_with_its_topics_makes_a_route() -> None:
 
 def test_a_slave_is_told_where_its_master_is() -> None:
     table = Table()
-    assert table.join(member(broker_id=1), "T", "U") == Registered(is_new=True)
+    assert table.join(member(broker_id=1), "T", "U") == RegistrationOutcome(is_new=True)
     table.join(member(), "T", "U")
     answer = table.join(member(broker_id=1), "T", "U")
-    assert answer == Registered(master_address="a0:1", ha_address="a0:1ha", is_new=False)
+    assert answer == RegistrationOutcome(master_address="a0:1", ha_address="a0:1ha", is_new=False)
     assert table.addresses("T") == {"a": {"0": "a0:1", "1": "a1:1"}}
 
 
@@ -133,7 +133,7 @@ def test_an_address_has_one_name() -> None:
 def test_an_id_moves_to_the_address_with_the_newer_state() -> None:
     table = Table()
     table.register(member(address="x:1"), table.announce("T", "U", state=5))
-    assert table.register(member(address="y:1"), table.announce("T", "U", state=4)) == Registered()
+    assert table.register(member(address="y:1"), table.announce("T", "U", state=4)) == RegistrationOutcome()
     assert table.addresses("T") == {"a": {"0": "x:1"}}
     assert table.routes.version("C", "y:1") is None
     table.register(member(address="y:1"), table.announce("T", "U", state=5))

@@ -1,4 +1,4 @@
-"""Which part of the settings a short name means."""
+"""The part of the settings that a short name means."""
 
 from firearrow.cli.nameserver import NameServerSettings
 from firearrow.settings.load import Source, load

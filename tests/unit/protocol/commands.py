@@ -7,7 +7,7 @@ import msgspec
 
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.command import Encoding, Heading
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 from firearrow.protocol.serialize import Catalogue, compact_decoder, encode_answer, encode_request, json_decoder
 
 F = TypeVar("F", bound=Fields)
@@ -36,18 +36,18 @@ class Seek(Request[Found], frozen=True, kw_only=True, gc=False):
     group: str | None = msgspec.field(name="g", default=None)
 
 
-class Nothing(Request[Empty], frozen=True, kw_only=True, gc=False):
+class Nothing(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
-class Optional(Request[Empty], frozen=True, kw_only=True, gc=False):
+class Optional(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
 
     name: str | None = None
     size: Int32 | None = None
 
 
-class Wide(Request[Empty], frozen=True, kw_only=True, gc=False):
+class Wide(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     code: ClassVar[RequestCode] = RequestCode.POP_MESSAGE
 
     topic: str

@@ -3,11 +3,11 @@
 from firearrow.quotas.metrics import QuotaMetrics
 from firearrow.quotas.settings import QuotaConfig
 from firearrow.quotas.throttle import Throttle
-from firearrow.remoting.per_address import PerAddress
+from firearrow.remoting.endpoint import AddressCounts
 
 
 def test_every_quota_has_its_limit_and_its_refusals() -> None:
-    throttle, per_address = Throttle(lambda: None, lambda _peer: None), PerAddress()
+    throttle, per_address = Throttle(lambda: None, lambda _peer: None), AddressCounts()
     throttle.configure(QuotaConfig(quota_topic_bytes=7, quota_overrides="userRequests:a=3"))
     per_address.limit = 2
     shown = {

@@ -4,7 +4,7 @@ import pytest
 
 from firearrow.broker.settings.config import CHANGEABLE, load_settings
 from firearrow.errors import SettingsError
-from firearrow.quotas.settings import Kind, Measure, QuotaConfig
+from firearrow.quotas.settings import Measure, QuotaConfig, QuotaKind
 from firearrow.settings import Source
 from firearrow.settings.schema import leaves
 
@@ -21,9 +21,9 @@ def test_nothing_is_limited_unless_it_is_set() -> None:
 def test_limits_and_overrides_are_read() -> None:
     quotas = read("quotaTopicBytes=1000\nquotaOverrides=topicBytes:orders=50, topicBytes:free=0,userRequests:a:b=c=7\n")
     topic, user = sorted(quotas.limits(), key=lambda limit: limit.kind)
-    assert (topic.kind, topic.measure, topic.key) == (Kind.TOPIC, Measure.BYTES, "quotaTopicBytes")
+    assert (topic.kind, topic.measure, topic.key) == (QuotaKind.TOPIC, Measure.BYTES, "quotaTopicBytes")
     assert [topic.of(name) for name in ("orders", "free", "other")] == [50, 0, 1000]
-    assert (user.kind, user.of("a:b=c"), user.of("other")) == (Kind.USER, 7, 0)
+    assert (user.kind, user.of("a:b=c"), user.of("other")) == (QuotaKind.USER, 7, 0)
 
 
 def test_an_override_of_zero_alone_limits_nothing() -> None:

@@ -22,6 +22,7 @@ from firearrow.quotas import throttle
 from firearrow.quotas.held import HOLD_S, HeldRequests
 from firearrow.quotas.settings import QuotaConfig
 from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Handlers
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
 from firearrow.testing.sim.world import World
 from tests.unit.access.servers import ALICE, CONFIG, ROOT, Names, Place, refusal
@@ -38,7 +39,7 @@ def limited(scenario: Scenario, **quotas: Any) -> None:
 
 
 async def throttled(client: Client, topic: str = "T", body: bytes = b"hello") -> Throttled | None:
-    """How a send is refused; None when it is stored."""
+    """The refusal of a send; None when it is stored."""
     try:
         await client.send(topic, body)
     except Throttled as refusal:
@@ -47,7 +48,7 @@ async def throttled(client: Client, topic: str = "T", body: bytes = b"hello") ->
 
 
 async def passed(client: Client, count: int, topic: str = "T") -> int:
-    """How many of many sends in a row are stored."""
+    """The number of stored sends of many in a row."""
     return sum([await throttled(client, topic) is None for _ in range(count)])
 
 
@@ -175,7 +176,7 @@ def test_users_have_a_quota_whatever_their_connections() -> None:
 
 
 async def heaps(client: Client, count: int) -> int:
-    """How many of sends that come in heaps of twenty are stored."""
+    """The number of stored sends of those that come in heaps of twenty."""
     stored = 0
     for start in range(0, count * 20, 20):
         answers = await asyncio.gather(
@@ -451,3 +452,23 @@ def test_a_limit_that_is_lifted_lets_held_requests_go(monkeypatch: pytest.Monkey
         assert await held is None
 
     limited(main, quota_topic_bytes=5_000)
+
+
+def test_a_limit_counts_in_copies_of_the_handlers_and_behind_guards_too() -> None:
+    code, limit = int(ConsumerSendMsgBack.code), QuotaConfig(quota_topic_requests=10)
+    handlers, limits = Handlers(), throttle.Throttle(lambda: None, lambda _: None)
+    handlers.on(ConsumerSendMsgBack, lambda _request, _call: None)
+    front = limits.before(handlers)
+    copy, refusing = front.without(()), front.without(())
+    guarded = copy.guarded(lambda request, call, handler: handler(request, call))
+    refusing.by_code[code] = refuse = lambda _request, _call: None
+    places = (front, copy, guarded)
+    free = [place.by_code[code] for place in places]
+    assert free[0] is handlers.by_code[code], "without a limit nothing stands before a handler"
+    limits.configure(limit)
+    assert all(place.by_code[code] is not before for place, before in zip(places, free, strict=True))
+    assert front.without(()).by_code[code] is front.by_code[code]
+    limits.configure(QuotaConfig())
+    assert [place.by_code[code] for place in places] == free
+    assert refusing.by_code[code] is refuse
+    assert handlers.by_code[code] is free[0], "the handlers that are not behind the throttle stay"

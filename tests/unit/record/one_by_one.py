@@ -1,4 +1,5 @@
-"""What the fast ways of `record` must agree with: batches read field by field, records made message by message."""
+"""The slow ways with which the fast ways of `record` must agree: batches read field by field, records made message by
+message."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How tests look at the stamp of one record; the store checks many at once, while it scans."""
+"""The stamp of one record, for tests; the store checks many at once, while it scans."""
 
 from zlib import crc32
 

@@ -218,6 +218,87 @@ def test_calls_wait_for_a_peer_that_does_not_read() -> None:
     virtually(scenario())
 
 
+def test_waiting_calls_go_on_in_order_and_by_size() -> None:
+    async def scenario() -> None:
+        _, peer, client = await one_peer(write_high_water_bytes=2000, max_unsent_bytes=5000)
+        client.transport.is_stuck = True
+        peer.push(PUT, b"x" * 3000)
+        await turns()
+        asked = [asyncio.create_task(peer.call(GET, bytes([number]) * 900)) for number in range(5)]
+        await turns()
+        client.hears()
+        client.transport.catch_up()
+        client.transport.is_stuck = True
+        asked.append(asyncio.create_task(peer.call(GET, bytes([5]) * 900)))  # a newcomer goes behind those that wait
+        heard: list[list[int]] = []
+        while len(asked) > sum(map(len, heard)):
+            await turns()
+            events = [event for event in client.hears() if isinstance(event, RequestArrived)]
+            assert events, f"nothing was sent after {heard}"
+            heard.append([event.body[0] for event in events])
+            for event in events:
+                client.talk.answer(event, GetKvConfigAnswer(value="x"))
+            client.transport.catch_up()
+            client.transport.is_stuck = True
+            client.replies()
+        assert [number for together in heard for number in together] == [0, 1, 2, 3, 4, 5]
+        assert max(map(len, heard)) <= 3, heard
+        await asyncio.gather(*asked)
+
+    virtually(scenario())
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_a_newcomer_goes_behind_a_call_that_was_just_let_go_on(*, gives_up: bool) -> None:
+    async def scenario() -> None:
+        _, peer, client = await one_peer(write_high_water_bytes=2000, max_unsent_bytes=5000)
+        client.transport.is_stuck = True
+        peer.push(PUT, b"x" * 3000)
+        await turns()
+        asked = [asyncio.create_task(peer.call(GET, b"first")), asyncio.create_task(peer.call(GET, b"second"))]
+        await turns()
+        client.hears()
+
+        async def late() -> Reply[GetKvConfigAnswer]:
+            client.transport.catch_up()  # lets both go on, which they do in the next turn of the loop
+            if gives_up:
+                asked.pop(0).cancel()
+            return await peer.call(GET, b"newcomer")
+
+        asked.append(asyncio.create_task(late()))
+        await turns()
+        await turns()
+        heard = [event for event in client.hears() if isinstance(event, RequestArrived)]
+        assert [event.body for event in heard] == [b"first", b"second", b"newcomer"][gives_up:]
+        for event in heard:
+            client.talk.answer(event, GetKvConfigAnswer(value="x"))
+        client.replies()
+        await asyncio.gather(*asked)
+        alone = asyncio.create_task(peer.call(GET, b"alone"))
+        await asyncio.sleep(0)
+        assert [event.body for event in client.hears() if isinstance(event, RequestArrived)] == [b"alone"]
+        alone.cancel()
+
+    virtually(scenario())
+
+
+def test_calls_that_wait_are_told_of_the_end() -> None:
+    async def scenario() -> None:
+        _, peer, client = await one_peer(write_high_water_bytes=2000, max_unsent_bytes=5000)
+        client.transport.is_stuck = True
+        peer.push(PUT, b"x" * 3000)
+        await turns()
+        asked = [asyncio.create_task(peer.call(GET)) for _ in range(3)]
+        await turns()
+        client.transport.lose()
+        for task in asked:
+            with pytest.raises(ConnectionLost, match="has ended") as lost:
+                await task
+            assert not lost.value.may_have_happened
+
+    virtually(scenario())
+
+
 def test_pushing_at_a_peer_that_does_not_read_is_overload() -> None:
     async def scenario() -> None:
         _, peer, client = await one_peer(write_high_water_bytes=2000, max_unsent_bytes=5000)

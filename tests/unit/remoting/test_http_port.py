@@ -10,7 +10,7 @@ from firearrow.runtime.network import Address
 from tests.unit.remoting.memory import MemoryNetwork, MemoryTransport, virtually
 
 PAGE_S = 0.05
-"""What a page of metrics takes."""
+"""The size of a page of metrics."""
 
 
 class Visitor(MemoryTransport):

@@ -10,10 +10,9 @@ from firearrow.protocol.requests.message.send import SendMessageV2
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting import turns as turns_module
-from firearrow.remoting.connection import MOST_IN_A_TURN
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.handlers import Answer, Call, Handlers
-from firearrow.remoting.room import DRIBBLE_REST_MAX_S, PIECE_BYTES
+from firearrow.remoting.room import DRIBBLE_REST_MAX_S, MOST_IN_A_TURN, PIECE_BYTES
 from firearrow.remoting.turns import AT_ONCE_MAX
 from tests.unit.remoting.memory import MemoryTransport, ask, echoing, frame, serving, told, turns, until, virtually
 
@@ -68,6 +67,24 @@ def test_a_read_of_many_requests_is_answered_in_turns_and_in_order() -> None:
         assert max(counter.in_turns) <= 2 * MOST_IN_A_TURN + 1, "as the turn reads, and from the line behind it"
         peer.hear(ask(1))
         assert numbers(peer) == [1]
+
+    virtually(scenario())
+
+
+def test_pieces_of_fewer_requests_than_a_turn_has_do_not_make_it_longer() -> None:
+    async def scenario() -> None:
+        counter = Counter()
+        _, network = await serving(counter.handlers)
+        peer = network.arrive()
+        data = b"".join(ask(number) for number in range(QUESTIONS))
+        assert len(data) / QUESTIONS > PIECE_BYTES / MOST_IN_A_TURN
+        peer.hear(data)
+        first = numbers(peer)
+        while not peer.reads:
+            await turns()
+        assert first + numbers(peer) == list(range(QUESTIONS))
+        assert len(first) <= MOST_IN_A_TURN + AT_ONCE_MAX
+        assert max(counter.in_turns) <= 2 * (MOST_IN_A_TURN + AT_ONCE_MAX)
 
     virtually(scenario())
 

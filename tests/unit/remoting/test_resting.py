@@ -7,12 +7,12 @@ from firearrow.protocol.codes import RequestCode, ResponseCode
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.shedding import Refusals, beginnings
-from firearrow.remoting.connection import MOST_IN_A_TURN
 from firearrow.remoting.endpoint import SPREAD
 from firearrow.remoting.load_shedding import SMALL_READ_BYTES
-from firearrow.remoting.room import PIECE_BYTES
+from firearrow.remoting.room import MOST_IN_A_TURN, PIECE_BYTES
 from firearrow.remoting.server import Server
 from firearrow.remoting.turns import LONG_TURN_NS, Turns
+from firearrow.runtime.turn import TurnBudgets
 from tests.unit.remoting.memory import (
     HERE,
     MemoryNetwork,
@@ -37,15 +37,21 @@ class Door:
     beginnings = beginnings({RequestCode.GET_KV_CONFIG})
 
     def __init__(self) -> None:
-        self.is_shut = self.is_busy = False
+        self.shut = self.is_busy = False
         self.pace_s = 0.0
         self.count = 0
         self._refusals = Refusals(frozenset({int(RequestCode.GET_KV_CONFIG)}), None, BUSY, "busy")
 
-    def refusals(self, *, has_rested: bool) -> Refusals | None:
-        return self._refusals if self.is_shut or (has_rested and self.is_busy) else None
+    def is_shut(self) -> bool:
+        return self.shut
 
-    def refused(self, count: int) -> None:
+    def is_behind(self) -> bool:
+        return self.is_busy
+
+    def refusals(self) -> Refusals:
+        return self._refusals
+
+    def refused_some(self, count: int) -> None:
         self.count += count
 
 
@@ -67,14 +73,14 @@ def test_who_is_refused_rests_and_is_refused_once_more() -> None:
         server, network = await behind(door)
         peer, other = network.arrive(), network.arrive()
         assert heard(peer, 1) == [0]
-        door.is_shut = door.is_busy = True
+        door.shut = door.is_busy = True
         began = asyncio.get_running_loop().time()
         assert heard(peer, 2, 3) == [BUSY, BUSY]
         assert not peer.reads
         assert other.reads
         await until(lambda: peer.reads)
         assert REST_S <= asyncio.get_running_loop().time() - began <= REST_S * (1 + SPREAD)
-        door.is_shut = False
+        door.shut = False
         assert heard(peer, 4, 5) == [BUSY, BUSY], "they came while it rested"
         assert peer.reads, "nobody rests twice in a row"
         assert heard(peer, 6) == [0]
@@ -89,11 +95,11 @@ def test_who_rested_is_served_when_there_is_time_again() -> None:
         door = Door()
         server, network = await behind(door)
         peers = [network.arrive() for _ in range(3)]
-        door.is_shut = True
+        door.shut = True
         for peer in peers:
             heard(peer, 1)
         assert [peer.reads for peer in peers] == [False, False, False]
-        door.is_shut = False
+        door.shut = False
         await until(lambda: any(peer.reads for peer in peers))
         assert not all(peer.reads for peer in peers), "those who began together do not come back together"
         await until(lambda: all(peer.reads for peer in peers))
@@ -108,9 +114,9 @@ def test_who_is_served_rests_for_a_moment_while_there_is_too_much_to_do() -> Non
         door = Door()
         server, network = await behind(door)
         served, refused, large = network.arrive(), network.arrive(), network.arrive()
-        door.is_shut = True
+        door.shut = True
         assert heard(refused, 1) == [BUSY]
-        door.is_shut, door.pace_s = False, REST_S / 4
+        door.shut, door.pace_s = False, REST_S / 4
         began = asyncio.get_running_loop().time()
         assert heard(served, 1) == [0]
         assert set(heard(large, *range(SMALL_READ_BYTES // len(ask(1)) + 1))) == {0}
@@ -133,7 +139,7 @@ def test_a_resting_connection_may_end() -> None:
         door = Door()
         server, network = await behind(door)
         lost, closed = network.arrive(), network.arrive()
-        door.is_shut = True
+        door.shut = True
         heard(lost, 1)
         heard(closed, 1)
         lost.lose()
@@ -149,7 +155,7 @@ def test_a_read_that_begins_with_something_else_is_read_and_nobody_rests() -> No
         door = Door()
         server, network = await behind(door)
         peer = network.arrive()
-        door.is_shut, door.pace_s = True, 0.05
+        door.shut, door.pace_s = True, 0.05
         peer.hear(frame(HeartBeat(), 1) + ask(2))
         assert [answer.opaque for answer in told(peer.said())] == [1, 2]
         assert door.count == 0
@@ -168,7 +174,7 @@ def test_what_comes_behind_requests_that_were_set_aside_does_not_pass_them_unrea
         assert len(data) <= PIECE_BYTES, "they are set aside because they are many, not because they are long"
         peer.hear(data)
         assert not peer.reads
-        door.is_shut = True
+        door.shut = True
         assert peer.protocol is not None
         peer.protocol.data_received(ask(MOST_IN_A_TURN + 1))  # as a layer of TLS may
         await until(lambda: peer.reads)
@@ -187,14 +193,16 @@ def test_a_hushed_server_reads_no_request_any_more() -> None:
         door, network, clock = Door(), MemoryNetwork(), count(0, LONG_TURN_NS)
         handlers = echoing()
         handlers.shedding = door
-        server = Server(network, handlers, turns=Turns(lambda: next(clock)))  # every read takes a whole turn
+        server = Server(
+            network, handlers, turns=Turns(TurnBudgets(lambda: next(clock)))
+        )  # every read takes a whole turn
         await server.start(HERE)
         rests, waits, silent = (network.arrive() for _ in range(3))
         assert heard(rests, 1) == [0]
         await asyncio.sleep(0.01)
-        door.is_shut = True
+        door.shut = True
         assert heard(rests, 2) == [BUSY]
-        door.is_shut = False
+        door.shut = False
         await asyncio.sleep(0.01)
         waits.hear(ask(3))
         assert len(told(waits.said())) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.remoting import endpoint
-from firearrow.remoting.flow import LOOK_EVERY_S, UNCOUNTED_BYTES, Unsent
+from firearrow.remoting.flow import LOOK_EVERY_S, UNCOUNTED_BYTES, UnsentBytes
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.server import Server
 from tests.unit.remoting.memory import ask, serving, told, turns, virtually
@@ -235,7 +235,7 @@ def test_who_has_read_meanwhile_is_seen_before_anybody_is_cut() -> None:
             self.reason = reason
 
     now = 0.0
-    unsent = Unsent(10 * UNCOUNTED_BYTES, lambda: now)
+    unsent = UnsentBytes(10 * UNCOUNTED_BYTES, lambda: now)
     fast = [Peer(0) for _ in range(20)]
     for peer in fast:  # each has read everything again before the next is written to
         unsent.update(peer, 5 * UNCOUNTED_BYTES, 5 * UNCOUNTED_BYTES)
@@ -265,7 +265,7 @@ def test_what_peers_do_not_read_is_bounded_also_between_two_looks() -> None:
             self.is_cut = True
 
     limit = 40 * UNCOUNTED_BYTES
-    unsent, peers = Unsent(limit, lambda: 5.0), [Peer() for _ in range(100)]
+    unsent, peers = UnsentBytes(limit, lambda: 5.0), [Peer() for _ in range(100)]
     for number, peer in enumerate(peers):  # all at one moment
         unsent.update(peer, peer.unsent, peer.unfreed)
         held = sum(one.unfreed for one in peers[: number + 1] if not one.is_cut)

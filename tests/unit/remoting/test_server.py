@@ -1,4 +1,4 @@
-"""What a server says to what it hears."""
+"""The answers of a server to its input."""
 
 import logging
 

@@ -11,7 +11,7 @@ from firearrow.protocol.connection import Connection as Talk
 from firearrow.protocol.connection import Event
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.flow import ALL_REQUESTS
 from firearrow.remoting.handlers import Answer, Call, Handler, Handlers, Later
 from firearrow.remoting.room import PIECE_BYTES
@@ -29,7 +29,7 @@ from firearrow.remoting.strangers import (
 from tests.unit.remoting.memory import MemoryTransport, ask, echoing, frame, serving, told, turns, until, virtually
 
 COST_S = 0.01
-"""What a request takes of the loop."""
+"""The time of the loop that a request takes."""
 KNOWN = b"known"
 
 
@@ -78,7 +78,7 @@ def test_one_stranger_takes_a_small_share_of_the_time() -> None:
 
 
 def test_a_server_that_charges_nobody_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "_charge_stranger", lambda _self, _began: None)
+    monkeypatch.setattr(ConnectionDriver, "_charge_stranger", lambda _self, _began: None)
     with pytest.raises(AssertionError, match="of a minute"):
         virtually(replay())
 
@@ -137,7 +137,7 @@ def test_connections_that_were_opened_first_share_the_budget_too() -> None:
 
 
 def test_a_server_that_asks_the_budget_of_new_connections_only_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "_has_time", lambda _self: True)
+    monkeypatch.setattr(ConnectionDriver, "_has_time", lambda _self: True)
     with pytest.raises(AssertionError, match="were read at once"):
         virtually(open_first())
 
@@ -255,7 +255,7 @@ def test_connections_of_strangers_are_charged_to_their_address() -> None:
 
 
 def test_a_server_that_charges_nobody_for_connections_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "charge_opening", lambda _self, _host, _seconds: None)
+    monkeypatch.setattr(ConnectionDriver, "charge_opening", lambda _self, _host, _seconds: None)
     with pytest.raises(AssertionError, match="were opened"):
         virtually(reconnect())
 
@@ -326,7 +326,7 @@ def test_bytes_of_a_stranger_are_counted_while_the_budget_of_all_is_used_up_and_
         handlers.on(GetKvConfig, lambda request, _call: asked.append(request.key))
         server, network = await serving(handlers)
         network.arrive()
-        (connection,) = cast("tuple[Connection, ...]", server.peers)
+        (connection,) = cast("tuple[ConnectionDriver, ...]", server.peers)
         said = frame(GetKvConfig(namespace="n", key="k"), 1)
         connection.pause_stranger(1.0)
         connection.data_received(said)

@@ -10,11 +10,11 @@ from firearrow.protocol.frame import prefix
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.remoting import room
 from firearrow.remoting import turns as turns_of_loop
-from firearrow.remoting.connection import Connection
+from firearrow.remoting.connection import ConnectionDriver
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.remoting.room import PIECE_BYTES
-from firearrow.remoting.turns import LONG_TURN_NS, TURN_NS, WAITING_BYTES_MAX, TakesTurns, Turns
+from firearrow.remoting.turns import LONG_TURN_NS, TURN_NS, WAITING_BYTES_MAX, Turns, TurnTaker
 from tests.unit.remoting.memory import frame, serving, told, turns, virtually
 
 TURN_S = TURN_NS / 1e9
@@ -105,14 +105,14 @@ async def beside_heavy() -> None:
 
 
 async def beside_dribblers() -> None:
-    receive = Connection.receive
+    receive = ConnectionDriver.receive
 
-    def receive_in_time(self: Connection, data: bytes) -> None:
+    def receive_in_time(self: ConnectionDriver, data: bytes) -> None:
         spend(READ_S)
         receive(self, data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "receive", receive_in_time)
+        patch.setattr(ConnectionDriver, "receive", receive_in_time)
         waited = max(await waits_s(dribble, DRIBBLERS))
     assert waited <= MOST_S, f"waited for {waited / TURN_S:.1f} turns of CPU"
 
@@ -158,9 +158,7 @@ def test_a_client_that_asks_little_does_not_wait_for_many_whose_frames_do_not_en
 def test_reads_that_nobody_pays_for_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     charge = Turns.charge
 
-    def charge_no_bytes(
-        self: Turns, connection: TakesTurns, handled: int, surcharge_ns: int = 0, size: int = 0
-    ) -> bool:
+    def charge_no_bytes(self: Turns, connection: TurnTaker, handled: int, surcharge_ns: int = 0, size: int = 0) -> bool:
         assert size
         return charge(self, connection, handled, surcharge_ns)
 
@@ -173,7 +171,7 @@ def test_a_frame_that_is_complete_pays_no_surcharge() -> None:
     async def scenario() -> None:
         server, network = await serving(Costly().handlers)
         large = network.arrive()
-        (connection,) = cast("tuple[Connection, ...]", server.peers)
+        (connection,) = cast("tuple[ConnectionDriver, ...]", server.peers)
         whole = frame(GetKvConfig(namespace="n", key="k"), 1, b"0" * (4 << 20))
         large.hear(whole[:-1])
         for _ in range(100):

@@ -15,7 +15,7 @@ import uvloop
 from firearrow.runtime import acceptor as accepting
 from firearrow.runtime.acceptor import AT_ONCE, Acceptor
 from firearrow.runtime.network import Address, SystemNetwork
-from firearrow.telemetry.damped import EVERY_S, Damped
+from firearrow.telemetry.damped import EVERY_S, DampedEvents
 
 HERE = Address("127.0.0.1", 0)
 Scenario = Callable[[], Coroutine[Any, Any, None]]
@@ -190,7 +190,7 @@ def test_files_keep_their_share_of_descriptors(limit: int, most: int, monkeypatc
 
 
 def test_many_events_are_said_once_and_then_together() -> None:
-    damped = Damped()
+    damped = DampedEvents()
     said = [damped.count(0.001 * number) for number in range(1000)]
     assert sum(said) == 1
     assert said[0] == 1

@@ -13,7 +13,7 @@ from firearrow.runtime.tls import connect_tls
 from firearrow.runtime.tls_network import TlsNetwork
 from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
-from firearrow.testing.conformance.network import Echo, Peer, Server
+from firearrow.testing.conformance.network import Echo, PeerListener, RecordingPeer
 
 LOCAL = Address("127.0.0.1", 0)
 
@@ -34,20 +34,20 @@ def replace(used: CertificateFiles, other: CertificateFiles) -> None:
         Path(f"{old}.new").rename(old)
 
 
-async def served(certificates: Certificates, mode: TlsMode = TlsMode.ENFORCING) -> Server:
-    server = Server(Echo)
+async def served(certificates: Certificates, mode: TlsMode = TlsMode.ENFORCING) -> PeerListener:
+    server = PeerListener(Echo)
     server.listener = await TlsNetwork(SystemNetwork(), certificates, mode).listen(server.accept, LOCAL)
     return server
 
 
-async def echoes(peer: Peer, data: bytes) -> bool:
+async def echoes(peer: RecordingPeer, data: bytes) -> bool:
     before = len(peer.received)
     peer.transport.write(data)
     await peer.until(lambda peer: peer.lost or len(peer.received) == before + len(data))
     return not peer.lost
 
 
-async def end(server: Server, *peers: Peer) -> None:
+async def end(server: PeerListener, *peers: RecordingPeer) -> None:
     server.listener.close()
     for peer in peers:
         peer.transport.abort()
@@ -56,8 +56,8 @@ async def end(server: Server, *peers: Peer) -> None:
             await accepted.until(lambda peer: peer.lost)
 
 
-async def connected(address: Address, trust_path: str) -> Peer:
-    peer = Peer()
+async def connected(address: Address, trust_path: str) -> RecordingPeer:
+    peer = RecordingPeer()
     trusting = client_context(ClientTls(enabled=True, verify_server=True, trust_path=trust_path))
     await connect_tls(SystemNetwork(), lambda: peer, address, trusting)
     return peer

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.runtime.disk.sync_choice import Route, SyncChoice
+from firearrow.runtime.disk.sync_choice import SyncChoice, SyncPlace
 from firearrow.testing.conformance.disk import DISK_CHECKS, DiskCheck
 
 
 class Always(SyncChoice):
     """A choice that measures nothing."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: SyncPlace) -> None:
         super().__init__()
         self._route = route
 
@@ -38,8 +38,8 @@ def run(check: DiskCheck, disk: RealDisk, *, uvloop: bool = False) -> None:
 
 
 @pytest.mark.parametrize("check", DISK_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("route", Route)
-def test_real_disk(check: DiskCheck, route: Route, tmp_path: Path) -> None:
+@pytest.mark.parametrize("route", SyncPlace)
+def test_real_disk(check: DiskCheck, route: SyncPlace, tmp_path: Path) -> None:
     run(check, RealDisk(str(tmp_path), choice=Always(route)))
 
 

@@ -1,4 +1,4 @@
-"""What a server keeps is walked by no look of the garbage collector; cycles are found all the same."""
+"""The garbage collector never walks the objects that a server keeps; cycles are found all the same."""
 
 import subprocess
 import sys

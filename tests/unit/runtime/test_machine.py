@@ -1,4 +1,4 @@
-"""What a server is told about its machine: the zone in which its hours count."""
+"""The facts about its machine that a server is given: the zone in which its hours count."""
 
 import time
 from collections.abc import Iterator

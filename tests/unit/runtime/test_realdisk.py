@@ -1,4 +1,4 @@
-"""What only the real disk does: errors of the kernel, fences, descriptors, the lock between processes."""
+"""Behaviour of the real disk alone: errors of the kernel, fences, descriptors, the lock between processes."""
 
 import asyncio
 import errno
@@ -17,7 +17,7 @@ from firearrow.runtime.disk import sync_route as syncroute
 from firearrow.runtime.disk import sync_server as syncserver
 from firearrow.runtime.disk.door import Bytes
 from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.runtime.disk.sync_choice import Route
+from firearrow.runtime.disk.sync_choice import SyncPlace
 from tests.unit.runtime.test_disk_conformance import Always, run
 
 
@@ -35,8 +35,10 @@ def fails(number: int, after: int = 0) -> Callable[..., Any]:
     return call
 
 
-@pytest.mark.parametrize("route", [Route.INLINE, Route.THREAD])
-def test_a_failed_sync_fences_the_file_for_good(route: Route, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("route", [SyncPlace.INLINE, SyncPlace.THREAD])
+def test_a_failed_sync_fences_the_file_for_good(
+    route: SyncPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def check(disk: RealDisk) -> None:
         file, other = disk.open("a", create=True), disk.open("b", create=True)
         with monkeypatch.context() as patch:
@@ -67,7 +69,7 @@ def test_those_who_wait_for_the_next_sync_fail_with_the_running_one(
         results = await asyncio.gather(*(file.sync() for _ in range(5)), return_exceptions=True)
         assert [type(result) for result in results] == [SyncFailed] * 5
 
-    run(check, RealDisk(str(tmp_path), choice=Always(Route.THREAD)))  # type: ignore[arg-type]
+    run(check, RealDisk(str(tmp_path), choice=Always(SyncPlace.THREAD)))  # type: ignore[arg-type]
 
 
 def test_replace_keeps_the_old_file_when_a_sync_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +83,7 @@ def test_replace_keeps_the_old_file_when_a_sync_fails(tmp_path: Path, monkeypatc
         await disk.replace("config", b"newer")  # a fresh temporary file is not fenced
         assert await disk.read_whole("config") == b"newer"
 
-    run(check, RealDisk(str(tmp_path), choice=Always(Route.INLINE)))  # type: ignore[arg-type]
+    run(check, RealDisk(str(tmp_path), choice=Always(SyncPlace.INLINE)))  # type: ignore[arg-type]
 
 
 def test_no_space_is_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +258,7 @@ def test_the_process_that_syncs_reports_errors(tmp_path: Path) -> None:
         os.close(read_end)
         os.close(write_end)
 
-    run(check, RealDisk(str(tmp_path), choice=Always(Route.PROCESS)))  # type: ignore[arg-type]
+    run(check, RealDisk(str(tmp_path), choice=Always(SyncPlace.PROCESS)))  # type: ignore[arg-type]
 
 
 def test_a_dead_sync_process_fails_what_it_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +277,7 @@ def test_a_dead_sync_process_fails_what_it_was_asked(tmp_path: Path, monkeypatch
         await second.sync()  # by a thread
 
     monkeypatch.setattr(syncroute, "END_WAIT_S", 1.0)
-    run(check, RealDisk(str(tmp_path), choice=Always(Route.PROCESS)))  # type: ignore[arg-type]
+    run(check, RealDisk(str(tmp_path), choice=Always(SyncPlace.PROCESS)))  # type: ignore[arg-type]
 
 
 def test_the_sync_server_alone(tmp_path: Path) -> None:

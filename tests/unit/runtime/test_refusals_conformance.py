@@ -13,7 +13,7 @@ import uvloop
 
 from firearrow.errors import DiskError
 from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.runtime.disk.sync_choice import Route
+from firearrow.runtime.disk.sync_choice import SyncPlace
 from firearrow.testing.conformance.loop import LOOP_CHECKS, LoopCheck
 from firearrow.testing.conformance.refusals import REFUSAL_CHECKS, RefusalCheck
 from tests.unit.runtime.test_disk_conformance import Always, run
@@ -50,8 +50,8 @@ def refusing(kind: str, number: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("check", REFUSAL_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("on_uvloop", [False, True])
-@pytest.mark.parametrize("route", [Route.INLINE, Route.THREAD])
-def test_refusals(check: RefusalCheck, route: Route, tmp_path: Path, *, on_uvloop: bool) -> None:
+@pytest.mark.parametrize("route", [SyncPlace.INLINE, SyncPlace.THREAD])
+def test_refusals(check: RefusalCheck, route: SyncPlace, tmp_path: Path, *, on_uvloop: bool) -> None:
     async def main(disk: Any) -> None:
         await check(disk, refusing)
 

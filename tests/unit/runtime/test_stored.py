@@ -6,9 +6,9 @@ import errno
 import pytest
 
 from firearrow.errors import BadBody, FireArrowError, ResourceShortage, SettingsError
-from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.disk.stored import StoredValue
 from tests.simulation.store.kit import fresh_image
-from tests.unit.store.test_copies import RefusingDisk
+from tests.unit.store.sidecars.test_copies import RefusingDisk
 
 PATH = "kvConfig.json"
 
@@ -20,11 +20,11 @@ def decoded(data: bytes) -> str:
         raise BadBody(str(error)) from None
 
 
-def stored(disk: RefusingDisk) -> Stored[str]:
-    return Stored(disk, PATH, "", encode=str.encode, decode=decoded, limit_bytes=100, on_change=lambda _: None)
+def stored(disk: RefusingDisk) -> StoredValue[str]:
+    return StoredValue(disk, PATH, "", encode=str.encode, decode=decoded, limit_bytes=100, on_change=lambda _: None)
 
 
-async def change(value: Stored[str], new: str) -> FireArrowError | None:
+async def change(value: StoredValue[str], new: str) -> FireArrowError | None:
     done: asyncio.Future[FireArrowError | None] = asyncio.get_running_loop().create_future()
     value.change(lambda _old: new, done.set_result)
     writing = asyncio.get_running_loop().create_task(value.write_changes())

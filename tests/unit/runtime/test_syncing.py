@@ -13,8 +13,8 @@ from firearrow.runtime.disk.sync_choice import (
     INLINE_BYTES_MAX,
     INLINE_LIMIT_NS,
     WINDOW,
-    Route,
     SyncChoice,
+    SyncPlace,
 )
 from firearrow.runtime.disk.sync_route import SyncProcess
 
@@ -78,36 +78,36 @@ FAST, SLOW = INLINE_LIMIT_NS // 2, INLINE_LIMIT_NS * 10
 
 def test_fast_syncs_move_onto_the_loop() -> None:
     choice = SyncChoice()
-    assert choice.route(0) is Route.THREAD
-    assert taught(choice, FAST, FIRST_SAMPLES).route(0) is Route.INLINE
-    assert choice.route(INLINE_BYTES_MAX + 1) is Route.PROCESS
+    assert choice.route(0) is SyncPlace.THREAD
+    assert taught(choice, FAST, FIRST_SAMPLES).route(0) is SyncPlace.INLINE
+    assert choice.route(INLINE_BYTES_MAX + 1) is SyncPlace.PROCESS
 
 
 def test_slow_syncs_move_to_the_other_process_and_back() -> None:
     choice = taught(SyncChoice(), SLOW, FIRST_SAMPLES)
-    assert choice.route(0) is Route.PROCESS
-    assert taught(choice, FAST, WINDOW).route(0) is Route.INLINE
-    assert taught(choice, SLOW, 2).route(0) is Route.INLINE
-    assert taught(choice, SLOW, 1).route(0) is Route.PROCESS
-    assert taught(choice, FAST, WINDOW).route(0) is Route.PROCESS  # more reluctantly the second time
-    assert taught(choice, FAST, WINDOW).route(0) is Route.INLINE
+    assert choice.route(0) is SyncPlace.PROCESS
+    assert taught(choice, FAST, WINDOW).route(0) is SyncPlace.INLINE
+    assert taught(choice, SLOW, 2).route(0) is SyncPlace.INLINE
+    assert taught(choice, SLOW, 1).route(0) is SyncPlace.PROCESS
+    assert taught(choice, FAST, WINDOW).route(0) is SyncPlace.PROCESS  # more reluctantly the second time
+    assert taught(choice, FAST, WINDOW).route(0) is SyncPlace.INLINE
 
 
 def test_without_the_other_process_threads_do_it() -> None:
     choice = taught(SyncChoice(), SLOW, FIRST_SAMPLES)
     choice.no_process()
-    assert choice.route(0) is Route.THREAD
-    assert taught(choice, SLOW, 10 * WINDOW).route(0) is Route.THREAD
-    assert taught(choice, FAST, WINDOW).route(0) is Route.INLINE
-    assert choice.route(INLINE_BYTES_MAX + 1) is Route.THREAD
-    assert taught(choice, SLOW, 3).route(0) is Route.THREAD
+    assert choice.route(0) is SyncPlace.THREAD
+    assert taught(choice, SLOW, 10 * WINDOW).route(0) is SyncPlace.THREAD
+    assert taught(choice, FAST, WINDOW).route(0) is SyncPlace.INLINE
+    assert choice.route(INLINE_BYTES_MAX + 1) is SyncPlace.THREAD
+    assert taught(choice, SLOW, 3).route(0) is SyncPlace.THREAD
 
 
 def test_big_syncs_teach_nothing() -> None:
     choice = taught(SyncChoice(), FAST, FIRST_SAMPLES)
     for _ in range(100):
         choice.took(SLOW, INLINE_BYTES_MAX + 1)
-    assert choice.route(0) is Route.INLINE
+    assert choice.route(0) is SyncPlace.INLINE
 
 
 def test_a_process_that_has_just_started_is_ended_too() -> None:

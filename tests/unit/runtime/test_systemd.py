@@ -1,4 +1,4 @@
-"""What systemd is told, read from its socket."""
+"""The messages to systemd, read from its socket."""
 
 import logging
 import socket

@@ -15,7 +15,7 @@ from firearrow.runtime.tls import TlsLayer, connect_tls
 from firearrow.runtime.tls_network import TlsNetwork
 from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
-from firearrow.testing.conformance.network import NETWORK_CHECKS, Echo, NetworkCheck, Peer, Server, Site
+from firearrow.testing.conformance.network import NETWORK_CHECKS, Echo, NetworkCheck, PeerListener, RecordingPeer, Site
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import World
 
@@ -62,9 +62,9 @@ def test_a_simulated_handshake_takes_the_same_time_in_every_run(files: Certifica
     async def scenario(world: World) -> float:
         node = world.node("alone")
         network = secured(node.network, files)
-        server = Server(Echo)
+        server = PeerListener(Echo)
         server.listener = await network.listen(server.accept, Address("localhost", 0))
-        client = Peer()
+        client = RecordingPeer()
         await network.connect(lambda: client, server.listener.address)
         client.transport.write(b"x" * 100_000)
         await client.until(lambda peer: len(peer.received) == 100_000)
@@ -75,15 +75,15 @@ def test_a_simulated_handshake_takes_the_same_time_in_every_run(files: Certifica
     assert len({(world.run(scenario), world.trace.digest) for world in runs}) == 1
 
 
-async def listening(mode: TlsMode, files: CertificateFiles | None) -> Server:
-    server = Server(Echo)
+async def listening(mode: TlsMode, files: CertificateFiles | None) -> PeerListener:
+    server = PeerListener(Echo)
     certificates = Certificates(server_settings(files) if files else ServerTls(), ClientTls())
     server.listener = await TlsNetwork(SystemNetwork(), certificates, mode).listen(server.accept, LOCAL)
     return server
 
 
 async def echoes_plainly(address: Address) -> bool:
-    client = Peer()
+    client = RecordingPeer()
     await SystemNetwork().connect(lambda: client, address)
     client.transport.write(b"\0\0\0\1plain")
     await client.until(lambda peer: peer.lost or len(peer.received) == 9)
@@ -92,7 +92,7 @@ async def echoes_plainly(address: Address) -> bool:
 
 
 async def echoes_through_tls(address: Address, context: ssl.SSLContext) -> bool:
-    client = Peer()
+    client = RecordingPeer()
     try:
         await connect_tls(SystemNetwork(), lambda: client, address, context)
     except ConnectionFailed:
@@ -129,7 +129,7 @@ def test_verification_needs_trust_and_the_right_name(files: CertificateFiles, tm
         assert await echoes_through_tls(address, trusting)
         suspicious = client_context(ClientTls(enabled=True, verify_server=True, trust_path=other.certificate_path))
         with pytest.raises(ConnectionFailed, match="the certificate is refused"):
-            await connect_tls(SystemNetwork(), Peer, address, suspicious)
+            await connect_tls(SystemNetwork(), RecordingPeer, address, suspicious)
         server.listener.close()
 
     asyncio.run(main())
@@ -143,7 +143,7 @@ def test_client_certificates_can_be_required(files: CertificateFiles) -> None:
             trust_path=files.certificate_path,
             client_auth="require",
         )
-        server = Server(Echo)
+        server = PeerListener(Echo)
         network = TlsNetwork(SystemNetwork(), Certificates(settings, ClientTls()), TlsMode.ENFORCING)
         server.listener = await network.listen(server.accept, LOCAL)
         address = server.listener.address
@@ -151,7 +151,7 @@ def test_client_certificates_can_be_required(files: CertificateFiles) -> None:
             ClientTls(enabled=True, certificate_path=files.certificate_path, key_path=files.key_path)
         )
         assert await echoes_through_tls(address, known)
-        client = Peer()  # TLS 1.3 tells the client of the refusal after its own side of the handshake
+        client = RecordingPeer()  # TLS 1.3 tells the client of the refusal after its own side of the handshake
         await connect_tls(SystemNetwork(), lambda: client, address, client_context(ClientTls(enabled=True)))
         client.transport.write(b"x")
         await client.until(lambda peer: peer.lost)
@@ -165,7 +165,7 @@ def test_client_certificates_can_be_required(files: CertificateFiles) -> None:
 def test_garbage_ends_the_connection(first: bytes, files: CertificateFiles) -> None:
     async def main() -> None:
         server = await listening(TlsMode.PERMISSIVE, files)
-        client = Peer()
+        client = RecordingPeer()
         await SystemNetwork().connect(lambda: client, server.listener.address)
         client.transport.write(first)
         await client.until(lambda peer: peer.lost)
@@ -183,11 +183,11 @@ def test_a_handshake_that_never_ends_is_given_up(files: CertificateFiles) -> Non
         layers: list[TlsLayer] = []
 
         def accept() -> asyncio.Protocol:
-            layers.append(TlsLayer(contexts(files)[0], Peer(), server_side=True, on_failure=failures.append))
+            layers.append(TlsLayer(contexts(files)[0], RecordingPeer(), server_side=True, on_failure=failures.append))
             return layers[-1]
 
         listener = await node.network.listen(accept, Address("localhost", 0))
-        client = Peer()
+        client = RecordingPeer()
         await node.network.connect(lambda: client, listener.address)
         await client.until(lambda peer: peer.lost)
         assert 10 <= world.loop.time() < 11
@@ -197,9 +197,9 @@ def test_a_handshake_that_never_ends_is_given_up(files: CertificateFiles) -> Non
 
 
 def test_a_stream_cut_without_close_notify_is_an_error(files: CertificateFiles) -> None:
-    async def main(cut: Callable[[asyncio.Transport], None]) -> Peer:
+    async def main(cut: Callable[[asyncio.Transport], None]) -> RecordingPeer:
         server = await listening(TlsMode.ENFORCING, files)
-        client = Peer()
+        client = RecordingPeer()
         transport = await connect_tls(SystemNetwork(), lambda: client, server.listener.address, contexts(files)[1])
         transport.write(b"x")
         await client.until(lambda peer: peer.received == b"x")

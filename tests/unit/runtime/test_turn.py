@@ -17,7 +17,7 @@ from firearrow.runtime.turn import (
     OTHERS,
     SMALL_NS,
     STEP_BOUNDS,
-    Counted,
+    ChargedCoroutine,
     Pace,
     Share,
     Turn,
@@ -43,7 +43,7 @@ class Machine:
         self.loop = SimLoop()
         self.cpu_ns = 0
         self.stolen = 0.0
-        """How long other processes have the CPU for each second that this one has it."""
+        """The time for which other processes have the CPU for each second that this one has it."""
 
     def work(self, milliseconds: float) -> None:
         """Take CPU time."""
@@ -269,7 +269,7 @@ def test_a_loop_is_as_before_when_it_is_no_longer_watched(machine: Machine) -> N
 @pytest.mark.parametrize("loop_of", [asyncio.new_event_loop, new_loop], ids=["asyncio", "uvloop"])
 def test_a_cancelled_task_leaves_no_cycle(loop_of: Callable[[], asyncio.AbstractEventLoop]) -> None:
     class Held:
-        """What a task holds."""
+        """An object that a task holds."""
 
     async def waits(held: Held) -> None:
         await asyncio.get_running_loop().create_future()
@@ -305,7 +305,7 @@ def test_a_watched_task_shows_its_name_and_place(machine: Machine) -> None:
     async def main(_turn: Turn) -> None:
         task = asyncio.get_running_loop().create_task(waits(), name="it waits")
         await settle()
-        assert isinstance(task.get_coro(), Counted)
+        assert isinstance(task.get_coro(), ChargedCoroutine)
         assert "waits" in repr(task)
         assert [frame.f_code.co_name for frame in task.get_stack()] == ["waits"]
         task.cancel()
@@ -355,6 +355,12 @@ def test_a_hold_is_counted_and_logged_with_its_function(machine: Machine, caplog
     assert "Machine.work held the loop for 20 ms of CPU, a step of share pull" in line.message
 
 
+def test_the_longest_step_is_kept_with_its_share_and_function(machine: Machine) -> None:
+    turn = held(machine, (3, Share.WRITE), (7, Share.PULL), (5, Share.READ))
+    assert turn.longest_step.startswith("7.0 ms of CPU, share pull, ")
+    assert held(machine, (7, Share.PULL), tells=False).longest_step == ""
+
+
 def test_a_step_whose_parts_belong_to_several_shares_is_a_hold_of_its_own(machine: Machine) -> None:
     async def main(turn: Turn) -> None:
         tell_holds()
@@ -395,7 +401,7 @@ def test_names_of_what_took_time() -> None:
     async def job() -> None: ...
 
     coroutine = job()
-    wrapped = Counted(Turn(lambda: 0), Share.LOOKUP, coroutine)
+    wrapped = ChargedCoroutine(Turn(lambda: 0), Share.LOOKUP, coroutine)
     try:
         assert name_of(Connection()) == "a request of 10.0.0.1:4711"
         assert name_of(Machine.work) == f"{__name__}.Machine.work"

@@ -1,11 +1,9 @@
 """Java properties text, read as Java reads it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from firearrow.errors import SettingsError
-from firearrow.settings import format_properties, parse_properties
+from firearrow.settings import parse_properties
 
 
 @pytest.mark.parametrize(
@@ -37,11 +35,3 @@ def test_reads_what_java_reads(text: str, pairs: dict[str, str]) -> None:
 def test_a_broken_escape_says_what_to_write() -> None:
     with pytest.raises(SettingsError, match="escape without 4 digits"):
         parse_properties("a=\\u12")
-
-
-plain = st.text(st.characters(categories=("L", "N"), include_characters="._-"), min_size=1)
-
-
-@given(st.dictionaries(plain, plain))
-def test_plain_pairs_survive_the_trip(pairs: dict[str, str]) -> None:
-    assert parse_properties(format_properties(pairs)) == pairs

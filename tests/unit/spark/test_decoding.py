@@ -9,7 +9,7 @@ from firearrow.model import EpochMs, Host, MessageQueue, PhysicalOffset, QueueOf
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import StoredProperties
-from firearrow.spark.options import Decoding
+from firearrow.spark.options import DecodingOptions
 from firearrow.spark.source.fetch import Records
 from firearrow.spark.source.plan import Span
 from firearrow.spark.source.row_decoder import gaps, heads_of, joined, rows_of
@@ -62,8 +62,8 @@ def test_a_body_that_does_not_inflate_is_named_with_a_way_out() -> None:
     some = [Records(Span(QUEUES[1], 6, 9), 6, 9, record(1, 6) + poison + record(1, 8))]
     heads = heads_of(some)
     with pytest.raises(BadRecord, match=r"offset 7 of orders on broker-a, queue 1: .* option badBodies to keep"):
-        list(rows_of(heads, ["body"], {}, "broker-a", Decoding()))
-    (batch,) = rows_of(heads, ["body", "sys_flag"], {}, "broker-a", Decoding(keep_bad_bodies=True))
+        list(rows_of(heads, ["body"], {}, "broker-a", DecodingOptions()))
+    (batch,) = rows_of(heads, ["body", "sys_flag"], {}, "broker-a", DecodingOptions(keep_bad_bodies=True))
     assert batch.to_pydict() == {"body": [b"hello", b"no zlib", b"hello"], "sys_flag": [0, 1, 0]}
 
 

@@ -1,11 +1,11 @@
-"""How much of a span is handed over at once: a good part of a batch, wherever in the span it lies."""
+"""The part of a span that is handed over at once: a good part of a batch, wherever in the span it lies."""
 
 import asyncio
 from typing import cast
 
 from firearrow.client import MessageQueue, PulledBytes, PullStatus
 from firearrow.spark.link import Link
-from firearrow.spark.options import Fetching
+from firearrow.spark.options import FetchOptions
 from firearrow.spark.source.fetch import ENOUGH, Fetch, Records
 from firearrow.spark.source.plan import Span
 
@@ -32,7 +32,7 @@ def fetched(spans: list[Span], broker: Broker) -> list[list[Records]]:
     """All that is handed over, each time as one list."""
 
     async def read() -> list[list[Records]]:
-        fetch, found = Fetch(cast("Link", broker), spans, Fetching()), []
+        fetch, found = Fetch(cast("Link", broker), spans, FetchOptions()), []
         while some := await fetch.next(ROWS, 1 << 30):
             found.append(some)
         await fetch.close()

@@ -1,10 +1,10 @@
 """Whether a queue is still the one that a checkpoint knew, from bounds and store times alone."""
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.spark.row_mark import Mark
 from firearrow.spark.source import marks
-from firearrow.spark.source.marks import Changed, Position
+from firearrow.spark.source.marks import Position, ReplacedQueue
 
 A, B = (MessageQueue("orders", "broker-a", number) for number in range(2))
 
@@ -33,8 +33,8 @@ def test_the_message_before_an_offset_is_looked_at_where_it_is_held() -> None:
     assert marks.marked_places({A: 0}, {A: Bounds(0, 5)}) == {}, "nothing was read yet"
 
 
-def held(bounds: Bounds, stored_ms: int = 0, life: int = 0) -> dict[MessageQueue, HeldQueue]:
-    return {A: HeldQueue(bounds, stored_ms, life)}
+def held(bounds: Bounds, stored_ms: int = 0, life: int = 0) -> dict[MessageQueue, QueueExtent]:
+    return {A: QueueExtent(bounds, stored_ms, life)}
 
 
 def changed(position: Position, bounds: Bounds, now: dict[MessageQueue, Mark]) -> dict[MessageQueue, int | None]:
@@ -82,15 +82,15 @@ def test_a_batch_has_rows_of_queues_that_advanced_or_are_other_ones() -> None:
 
 def test_reading_resumes_at_what_was_stored_after_the_mark() -> None:
     position, there = Position({A: 100}, {A: Mark(5000)}), held(Bounds(0, 130))
-    assert marks.resumed({A: 5000}, position, there, {A: 0}) == [Changed(A, 100, Bounds(0, 130), 0)], "made anew"
+    assert marks.resumed({A: 5000}, position, there, {A: 0}) == [ReplacedQueue(A, 100, Bounds(0, 130), 0)], "made anew"
     assert marks.resumed({A: 5000}, position, there, {A: 90})[0].resume == 90, "it lost its tail"
     assert marks.resumed({A: None}, position, held(Bounds(10, 60)), {})[0].resume == 10, "from all that is there"
     assert marks.resumed({A: 5000}, position, held(Bounds(10, 60)), {A: 500})[0].resume == 60
 
 
 def test_what_is_said_of_a_changed_queue() -> None:
-    text = str(Changed(A, 100, Bounds(0, 60), 0))
+    text = str(ReplacedQueue(A, 100, Bounds(0, 60), 0))
     assert "orders on broker-a, queue 0 has changed: the checkpoint continues at 100, but the queue ends at 60" in text
-    assert "another message stands at 99" in str(Changed(A, 100, Bounds(0, 160), 0))
-    said = str(Changed(A, 100, Bounds(0, 160), 0, has_new_life=True))
+    assert "another message stands at 99" in str(ReplacedQueue(A, 100, Bounds(0, 160), 0))
+    said = str(ReplacedQueue(A, 100, Bounds(0, 160), 0, has_new_life=True))
     assert "but the topic was created again. It holds offsets 0 to 159 now, unread from 0 on" in said

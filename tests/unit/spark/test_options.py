@@ -5,7 +5,7 @@ import pytest
 from firearrow.client import cel, sql
 from firearrow.errors import SettingsError
 from firearrow.spark.option_list import CONNECTION, SOURCE, STORE
-from firearrow.spark.options import EARLIEST, LATEST, Bound, Chosen, epoch_ms, source_options, store_options
+from firearrow.spark.options import EARLIEST, LATEST, Bound, TopicSelection, epoch_ms, source_options, store_options
 from firearrow.spark.schema import NAMES, ROW_DDL, chosen, ddl
 
 LEAST = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
@@ -39,7 +39,7 @@ def test_every_option_of_the_source_is_read_whatever_its_case() -> None:
     assert repr(read.connection) == "Connection('a:1;b:2', access_key='me', tls=True)"
     assert (read.connection.tls_ca_file, read.connection.tls_key_password) == ("ca", "pw")
     assert read.connection.signature_method == "HmacSHA256"
-    assert read.chosen == Chosen(("a", "b"))
+    assert read.chosen == TopicSelection(("a", "b"))
     assert read.starting == Bound("time", 1769860800250)
     assert read.starting_strategy == "error"
     assert (read.max_offsets_per_trigger, read.max_bytes_per_trigger, read.min_offsets_per_trigger) == (100, 1000, 10)

@@ -1,4 +1,4 @@
-"""What options say about queues is held against the queues that there are."""
+"""Options about queues are held against the queues that exist."""
 
 import pytest
 

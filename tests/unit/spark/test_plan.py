@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.model import MessageQueue
-from firearrow.spark.options import EARLIEST, LATEST, Planning
+from firearrow.spark.options import EARLIEST, LATEST, PlanningOptions
 from firearrow.spark.source import plan
 from firearrow.spark.source.plan import Loss, Span
 
@@ -83,20 +83,20 @@ def test_clipping_by_places() -> None:
 
 def test_few_rows_of_many_queues_are_one_task() -> None:
     spans = [Span(MessageQueue("t", "b", number), 0, 1) for number in range(64)]
-    assert plan.tasks(spans, Planning(1, 8)) == [tuple(spans)]
+    assert plan.tasks(spans, PlanningOptions(1, 8)) == [tuple(spans)]
 
 
 def test_many_rows_are_cut_evenly() -> None:
-    found = plan.tasks([Span(A, 0, 100), Span(B, 0, 20)], Planning(1, 3, 10))
+    found = plan.tasks([Span(A, 0, 100), Span(B, 0, 20)], PlanningOptions(1, 3, 10))
     assert found == [(Span(A, 0, 40),), (Span(A, 40, 80),), (Span(A, 80, 100), Span(B, 0, 20))]
 
 
 def test_least_most_and_largest_tasks() -> None:
-    assert len(plan.tasks([Span(A, 0, 100)], Planning(5, 8))) == 5
-    assert len(plan.tasks([Span(A, 0, 100)], Planning(1, 2, 1))) == 2
-    assert len(plan.tasks([Span(A, 0, 100)], Planning(1, 2, 1, 10))) == 10
-    assert len(plan.tasks([Span(A, 0, 3)], Planning(5, 8))) == 3
-    assert plan.tasks([Span(A, 5, 5)], Planning()) == []
+    assert len(plan.tasks([Span(A, 0, 100)], PlanningOptions(5, 8))) == 5
+    assert len(plan.tasks([Span(A, 0, 100)], PlanningOptions(1, 2, 1))) == 2
+    assert len(plan.tasks([Span(A, 0, 100)], PlanningOptions(1, 2, 1, 10))) == 10
+    assert len(plan.tasks([Span(A, 0, 3)], PlanningOptions(5, 8))) == 3
+    assert plan.tasks([Span(A, 5, 5)], PlanningOptions()) == []
 
 
 @settings(max_examples=60)
@@ -108,7 +108,7 @@ def test_tasks_cover_everything_once(
     given_spans: list[tuple[MessageQueue, int, int]], least: int, more: int, per: int, most: int
 ) -> None:
     spans = [Span(queue, begin, begin + rows) for queue, begin, rows in given_spans]
-    found = plan.tasks(spans, Planning(least, least + more, per, most))
+    found = plan.tasks(spans, PlanningOptions(least, least + more, per, most))
     seen = [(span.queue, offset) for task in found for span in task for offset in range(span.begin, span.end)]
     assert seen == [(span.queue, offset) for span in spans for offset in range(span.begin, span.end)]
     sizes = [sum(span.rows for span in task) for task in found]

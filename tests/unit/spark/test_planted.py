@@ -12,7 +12,7 @@ pytest.importorskip("deltalake")
 from pyiceberg.exceptions import CommitFailedException
 
 from firearrow.client import MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.errors import FireArrowError
 from firearrow.spark import options
 from firearrow.spark.lake import delta, fit, iceberg
@@ -40,7 +40,7 @@ def queues_never_change(patch: pytest.MonkeyPatch) -> None:
 def only_ends_are_compared(patch: pytest.MonkeyPatch) -> None:
     """C1: a queue made anew that has grown past its place is taken for the old one."""
 
-    def changed(position: marks.Position, held: Mapping[MessageQueue, HeldQueue], _now: object) -> dict[Any, Any]:
+    def changed(position: marks.Position, held: Mapping[MessageQueue, QueueExtent], _now: object) -> dict[Any, Any]:
         return {q: None for q, at in position.offsets.items() if q in held and held[q].bounds.end < at}
 
     patch.setattr(marks, "changed_queues", changed)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from firearrow.model import MessageQueue
 from firearrow.spark.source.plan import Span
-from firearrow.spark.source.pushdown import Narrowing, narrowed, narrowing_of
+from firearrow.spark.source.pushdown import NarrowedRows, narrowed, narrowing_of
 
 
 @dataclass
@@ -43,10 +43,10 @@ A0, A1, B0 = MessageQueue("a", "x", 0), MessageQueue("a", "x", 1), MessageQueue(
 
 def test_names_and_numbers() -> None:
     found = narrowing_of([EqualTo(("topic",), "a"), In(("topic",), ["a", "b"]), In(("queue_id",), [0, 1, None])])
-    assert found == Narrowing(topics=frozenset("a"), queue_ids=frozenset({0, 1}))
+    assert found == NarrowedRows(topics=frozenset("a"), queue_ids=frozenset({0, 1}))
     assert narrowed([Span(A0, 0, 5), Span(B0, 0, 5)], found) == [Span(A0, 0, 5)]
-    assert narrowed([Span(A0, 0, 5), Span(A1, 0, 5)], Narrowing(queue_ids=frozenset({1}))) == [Span(A1, 0, 5)]
-    assert narrowed([Span(A0, 0, 5)], Narrowing(brokers=frozenset("y"))) == []
+    assert narrowed([Span(A0, 0, 5), Span(A1, 0, 5)], NarrowedRows(queue_ids=frozenset({1}))) == [Span(A1, 0, 5)]
+    assert narrowed([Span(A0, 0, 5)], NarrowedRows(brokers=frozenset("y"))) == []
 
 
 def test_offsets() -> None:
@@ -72,4 +72,4 @@ def test_tags_as_brokers_read_them() -> None:
 
 
 def test_what_is_not_understood_leaves_everything() -> None:
-    assert narrowing_of([IsNotNull(("topic",), None), EqualTo(("body",), b"x"), object()]) == Narrowing()
+    assert narrowing_of([IsNotNull(("topic",), None), EqualTo(("body",), b"x"), object()]) == NarrowedRows()

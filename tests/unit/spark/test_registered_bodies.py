@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.cli.jobs.body_options import BodyGiven, body_format_of
+from firearrow.cli.jobs.body_options import BodyOptions, body_format_of
 from firearrow.errors import SettingsError
 from firearrow.spark.bodies.misfit import Misfit
 from tests.property.spark.test_binary_bodies import Newer, descriptors
@@ -145,23 +145,23 @@ def test_json_of_a_registered_schema_is_what_follows_the_id(registry: RegistrySe
 def test_what_is_said_about_bodies(tmp_path: Path, registry: RegistryServer) -> None:
     file = tmp_path / "order.avsc"
     file.write_text(OLD)
-    assert body_format_of(BodyGiven("json", "", None, "", "", "", "_r"), "t") is None
-    avro = body_format_of(BodyGiven("avro", "", file, "", "", "", "_r"), "t")
+    assert body_format_of(BodyOptions("json", "", None, "", "", "", "_r"), "t") is None
+    avro = body_format_of(BodyOptions("avro", "", file, "", "", "", "_r"), "t")
     assert avro == BodyFormat("avro", OLD, "_r")
     registry.register("orders-value", NEW)
-    asked = body_format_of(BodyGiven("avro", "", None, "", registry.url, "", "_r"), "orders")
+    asked = body_format_of(BodyOptions("avro", "", None, "", registry.url, "", "_r"), "orders")
     assert asked == BodyFormat("avro", NEW, "_r", "", registry.url, "orders-value")
-    packed = body_format_of(BodyGiven("protobuf", "", file, "shop.Order", "", "", "_r"), "t")
+    packed = body_format_of(BodyOptions("protobuf", "", file, "shop.Order", "", "", "_r"), "t")
     assert packed is not None
     assert base64.b64decode(packed.schema) == OLD.encode()
     file.write_bytes(b"\xff")
     for given, reason in (
-        (BodyGiven("debezium", "", None, "", "", "", "_r"), "debezium bodies need --body-schema"),
-        (BodyGiven("avro", "", file, "", "", "", "_r"), "--body-schema-file cannot be read"),
-        (BodyGiven("avro", "", tmp_path / "none", "", "", "", "_r"), "--body-schema-file cannot be read"),
-        (BodyGiven("avro", "", None, "", "http://h:1", "", "_r"), "--registry and --subject"),
-        (BodyGiven("avro", OLD, None, "shop.Order", "", "", "_r"), "give --body-format protobuf too"),
-        (BodyGiven("xml", OLD, None, "", "", "", "_r"), "--body-format is one of"),
+        (BodyOptions("debezium", "", None, "", "", "", "_r"), "debezium bodies need --body-schema"),
+        (BodyOptions("avro", "", file, "", "", "", "_r"), "--body-schema-file cannot be read"),
+        (BodyOptions("avro", "", tmp_path / "none", "", "", "", "_r"), "--body-schema-file cannot be read"),
+        (BodyOptions("avro", "", None, "", "http://h:1", "", "_r"), "--registry and --subject"),
+        (BodyOptions("avro", OLD, None, "shop.Order", "", "", "_r"), "give --body-format protobuf too"),
+        (BodyOptions("xml", OLD, None, "", "", "", "_r"), "--body-format is one of"),
     ):
         with pytest.raises(SettingsError, match=reason):
             body_format_of(given, "")

@@ -1,4 +1,4 @@
-"""What is sent to each queue: which rows travel together, in which order, and which alone."""
+"""Shipments to each queue: the rows that travel together, their order, and the rows that travel alone."""
 
 import struct
 
@@ -11,7 +11,7 @@ from firearrow.model import Message, MessageQueue
 from firearrow.model.java_hash import java_hash
 from firearrow.record.batch import decode_batch
 from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin, RowShape
-from firearrow.spark.sink.shipments import Lane, Table
+from firearrow.spark.sink.shipments import QueueLane, RowTable
 
 ORIGIN = Origin("query", 7, 3)
 QUEUES = tuple(MessageQueue("t", "b", number) for number in range(8))
@@ -26,12 +26,12 @@ def drawn(count: int) -> DrawnKeys:
 
 def lanes(
     shape: RowShape = PLAIN, queues: tuple[MessageQueue, ...] = QUEUES, room: int = ROOMY, **columns: object
-) -> list[Lane]:
-    table = Table(pa.RecordBatch.from_pydict(columns), shape, ORIGIN, 0)
+) -> list[QueueLane]:
+    table = RowTable(pa.RecordBatch.from_pydict(columns), shape, ORIGIN, 0)
     return table.lanes({"t": queues, "u": (MessageQueue("u", "b", 0),)}, drawn(len(table)), room)
 
 
-def unpacked(lane: Lane) -> list[list[Message]]:
+def unpacked(lane: QueueLane) -> list[list[Message]]:
     """The messages of each parcel, without the unique keys that they have."""
     found = []
     for parcel in lane.parcels:
@@ -47,7 +47,7 @@ def unpacked(lane: Lane) -> list[list[Message]]:
     return found
 
 
-def bodies(lane: Lane) -> list[list[bytes]]:
+def bodies(lane: QueueLane) -> list[list[bytes]]:
     return [[message.body for message in parcel] for parcel in unpacked(lane)]
 
 
@@ -135,7 +135,7 @@ def test_retry_topics_take_no_batches() -> None:
     queue = MessageQueue("%RETRY%g", "b", 0)
     for shape in (RowShape(), RowShape("%RETRY%g")):
         rows = pa.RecordBatch.from_pydict({"body": ["a", "b"], "topic": ["%RETRY%g"] * 2})
-        table = Table(rows, shape, ORIGIN, 0)
+        table = RowTable(rows, shape, ORIGIN, 0)
         assert table.topics == ["%RETRY%g"]
         (lane,) = table.lanes({"%RETRY%g": (queue,)}, drawn(2), ROOMY)
         assert [parcel.rows for parcel in lane.parcels] == [1, 1]
@@ -158,5 +158,5 @@ def test_what_no_broker_could_store_is_refused() -> None:
 
 
 def test_no_rows_are_nothing_to_send() -> None:
-    table = Table(pa.RecordBatch.from_pydict({"body": pa.array([], pa.binary())}), RowShape("t"), ORIGIN, 0)
+    table = RowTable(pa.RecordBatch.from_pydict({"body": pa.array([], pa.binary())}), RowShape("t"), ORIGIN, 0)
     assert table.lanes({"t": QUEUES}, drawn(0), ROOMY) == []

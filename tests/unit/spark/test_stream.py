@@ -1,4 +1,4 @@
-"""Where micro-batches begin and end, with a cluster that is only a table of bounds."""
+"""The bounds of micro-batches, with a cluster that is only a table of bounds."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.errors import NoRoute, RequestTimedOut
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.link import Link
@@ -33,17 +33,17 @@ class World:
         self.tells = False
         self.life = 0
 
-    def held(self, _topics: object = (), _known: object = ()) -> dict[MessageQueue, HeldQueue]:
+    def held(self, _topics: object = (), _known: object = ()) -> dict[MessageQueue, QueueExtent]:
         """Brokers that tell no lives and not when the last message was stored, unless they do."""
         return {
-            queue: HeldQueue(bounds, self.born[queue] + bounds.end - 1 if self.tells and bounds.end else 0, self.life)
+            queue: QueueExtent(bounds, self.born[queue] + bounds.end - 1 if self.tells and bounds.end else 0, self.life)
             for queue, bounds in self.bounds_now.items()
         }
 
     def topics(self, _chosen: object) -> tuple[str, ...]:
         return ("t",)
 
-    def held_of_routed(self, _topics: object) -> dict[MessageQueue, HeldQueue]:
+    def held_of_routed(self, _topics: object) -> dict[MessageQueue, QueueExtent]:
         return self.held()
 
     def deleted(self, _places: object) -> set[tuple[str, str]]:
@@ -167,10 +167,10 @@ def test_a_query_whose_brokers_stay_away_fails_in_the_end(world: World, monkeypa
     made = reader()
     begin = made.latestOffset(made.initialOffset())
 
-    def there(*_: object) -> dict[MessageQueue, HeldQueue]:
+    def there(*_: object) -> dict[MessageQueue, QueueExtent]:
         return world.held()
 
-    def away(*_: object) -> dict[MessageQueue, HeldQueue]:
+    def away(*_: object) -> dict[MessageQueue, QueueExtent]:
         raise RequestTimedOut("nobody answers")
 
     for _ in range(2):  # an answer in between begins the time anew
@@ -231,7 +231,7 @@ class WithoutTopic(World):
     def topics(self, _chosen: object) -> tuple[str, ...]:
         return ("t", "u")
 
-    def held(self, topics: Any = (), known: Any = ()) -> dict[MessageQueue, HeldQueue]:
+    def held(self, topics: Any = (), known: Any = ()) -> dict[MessageQueue, QueueExtent]:
         lacking = set(topics) - {queue.topic for queue in [*self.bounds_now, *known]}
         if lacking:
             raise NoRoute(f"no name server knows {lacking}")

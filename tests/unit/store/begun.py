@@ -8,7 +8,7 @@ from firearrow.model import keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
 from firearrow.record.properties import format_properties
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.placement import Appended
+from firearrow.store.placement import AppendPosition
 from firearrow.store.store import Store
 from firearrow.store.timer.layout import SLOT, UNIT, WHEEL_SLOTS, TimerCheck
 from firearrow.store.timer.recovery import CHECK_PATH
@@ -25,7 +25,7 @@ DELETES = 4
 class SetOut(NamedTuple):
     """A message in the wheel."""
 
-    message: Appended
+    message: AppendPosition
     due_s: int
     topic: str = "T"
     magic: int = 1
@@ -38,7 +38,7 @@ class Begun:
         self.store = store
         self.disk = disk
 
-    def put(self, topic: str, properties: Mapping[str, str] | None = None, body: bytes = b"body") -> Appended:
+    def put(self, topic: str, properties: Mapping[str, str] | None = None, body: bytes = b"body") -> AppendPosition:
         return self.store.append(draft(body, topic, 0, format_properties(properties or {})))
 
     def half(self, **properties: str) -> int:
@@ -51,23 +51,23 @@ class Begun:
         body = str(offsets[0]) if old else "".join(f"{offset}," for offset in offsets)
         self.put(OP_HALF_TOPIC, {keys.TAGS: "d"}, body.encode())
 
-    def timed(self, **properties: str) -> Appended:
+    def timed(self, **properties: str) -> AppendPosition:
         """A timed message in its queue."""
         return self.put(TIMER_TOPIC, {keys.REAL_TOPIC: "T", keys.REAL_QID: "0"} | properties)
 
-    def check_point(self, first: int, count: int, *, topic: str = REVIVE_LOG, **more: object) -> Appended:
+    def check_point(self, first: int, count: int, *, topic: str = REVIVE_LOG, **more: object) -> AppendPosition:
         """Messages of a queue from an offset on are handed out."""
         body = {"bm": 0, "c": "g", "n": count, "pt": 1000, "q": 0, "so": first, "t": "T", "bn": "b", "ro": 0} | more
         return self._mark(topic, "ck", body)
 
-    def acknowledge(self, first: int, *offsets: int, topic: str = REVIVE_LOG) -> Appended:
+    def acknowledge(self, first: int, *offsets: int, topic: str = REVIVE_LOG) -> AppendPosition:
         """Messages of a check-point are done."""
         name = {"c": "g", "pt": 1000, "q": 0, "so": first, "t": "T", "bn": "b"}
         if len(offsets) == 1:
             return self._mark(topic, "ack", name | {"ao": offsets[0]})
         return self._mark(topic, "bAck", name | {"ao": 0, "aol": list(offsets)})
 
-    def _mark(self, topic: str, tag: str, body: dict[str, object]) -> Appended:
+    def _mark(self, topic: str, tag: str, body: dict[str, object]) -> AppendPosition:
         real = {keys.REAL_TOPIC: REVIVE_LOG} if topic == TIMER_TOPIC else {}
         return self.put(topic, {keys.TAGS: tag} | real, json.dumps(body).encode())
 

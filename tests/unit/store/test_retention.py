@@ -1,4 +1,4 @@
-"""What is deleted when, who is warned, and when sends are refused."""
+"""The deletion of old files, the warnings before it, and the refusal of sends."""
 
 import asyncio
 import logging

@@ -22,7 +22,7 @@ MARK = "marker-7f3a9c"
 NAMES_OF_SECRETS = re.compile("secret|passw|credential|token|init_authentication_user")
 HOLD_NO_SECRET = {"secrets_from"}
 CLASSES = 14
-"""How many classes have such a field at least: if there are fewer, the search has found too little."""
+"""The least number of classes that have such a field: if there are fewer, the search has found too little."""
 
 
 def modules() -> Iterator[Any]:

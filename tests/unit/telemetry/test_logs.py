@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.telemetry import logs
-from firearrow.telemetry.logs import Form, JsonFormatter, ValuesFormatter, change_level, log_to_file
+from firearrow.telemetry.logs import JsonFormatter, LineForm, ValuesFormatter, change_level, log_to_file
 
 log = logging.getLogger("firearrow.test")
 
@@ -28,7 +28,7 @@ def as_before() -> Iterator[None]:
 
 @pytest.mark.complaints("it failed")
 def test_an_event_is_one_json_object_with_its_values_and_its_trace(tmp_path: Path) -> None:
-    log_to_file(str(tmp_path / "log"), "INFO", Form.JSON)
+    log_to_file(str(tmp_path / "log"), "INFO", LineForm.JSON)
     log.warning("broker %s is removed", "a", extra={"broker": "a", "path": Path("x")})
     try:
         raise ValueError("two\nlines")
@@ -71,7 +71,7 @@ def test_the_level_changes_while_the_program_runs(tmp_path: Path) -> None:
 
 
 def test_values_do_not_take_the_place_of_the_level_and_a_message_is_a_line(tmp_path: Path) -> None:
-    for form in Form:
+    for form in LineForm:
         log_to_file(str(tmp_path / form.value), "INFO", form)
         logging.getLogger("part").warning("it waits:\nfor %s", "a\r\nb", extra={"level": 3, "time": 7})
     (line,) = (tmp_path / "json").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What the campaign of real failovers tells: gaps as seen from outside, order of places, the table."""
+"""The report of the campaign of real failovers: gaps as seen from outside, order of places, the table."""
 
 import time
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What ``--slice`` and ``--changed`` take, by collecting test directories as CI does."""
+"""The tests that ``--slice`` and ``--changed`` take, by collecting test directories as CI does."""
 
 import os
 import re

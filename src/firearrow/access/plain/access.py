@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from firearrow.access.accounts import Accounts
-from firearrow.access.change_gate import AtOnce, ChangeGate
+from firearrow.access.change_gate import ChangeGate, OpenGate
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain.acl import PATH, PlainAcl, add_accounts, read_plain_acl
 from firearrow.access.plain.changes import next_edition, plain_acl_text
@@ -35,7 +35,7 @@ class PlainAccess:
         self._config = config
         self.on_change: Callable[[], None] | None = None
         """Called when accounts have changed."""
-        self.gate: ChangeGate = AtOnce()
+        self.gate: ChangeGate = OpenGate()
         """Sends the success of a change; a broker puts its own gate here before `before`."""
         self._disk = disk
         self.acl = PlainAcl()

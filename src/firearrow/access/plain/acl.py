@@ -13,7 +13,17 @@ import msgspec
 from msgspec import Struct
 
 from firearrow.access.accounts import Accounts
-from firearrow.access.rules import USER_PREFIX, Action, Decision, Kind, Pattern, Resource, Rule, User, UserType
+from firearrow.access.rules import (
+    USER_PREFIX,
+    Action,
+    Decision,
+    Resource,
+    ResourceKind,
+    ResourcePattern,
+    Rule,
+    User,
+    UserType,
+)
 from firearrow.errors import SettingsError
 from firearrow.model.numbers import whole_number
 from firearrow.protocol.refusal import Refused
@@ -47,7 +57,7 @@ class PlainAccount(Struct, frozen=True, rename="camel"):
         return f"PlainAccount({self.access_key!r})"
 
 
-class Edition(Struct, frozen=True):
+class AclEdition(Struct, frozen=True):
     """The number of changes of the file from outside, and the time of the last one."""
 
     counter: str = "0"
@@ -69,12 +79,12 @@ class PlainAcl(Struct, frozen=True, rename="camel"):
 
     global_white_remote_addresses: list[str] | None = None
     accounts: list[PlainAccount] | None = None
-    data_version: list[Edition] | None = None
+    data_version: list[AclEdition] | None = None
 
     @property
-    def edition(self) -> Edition:
+    def edition(self) -> AclEdition:
         """The edition of the file."""
-        return next(iter(self.data_version or ()), Edition())
+        return next(iter(self.data_version or ()), AclEdition())
 
     def is_white(self, source: str, name: str | None) -> bool:
         """Whether requests from an address pass unasked: for everybody, or for the account that they name."""
@@ -130,20 +140,22 @@ def add_accounts(accounts: Accounts, acl: PlainAcl) -> Accounts:
 
 
 def _custom(account: PlainAccount) -> list[Rule]:
-    named = ((Kind.TOPIC, account.topic_perms), (Kind.GROUP, account.group_perms))
+    named = ((ResourceKind.TOPIC, account.topic_perms), (ResourceKind.GROUP, account.group_perms))
     return [_rule(account, kind, text) for kind, texts in named for text in texts or ()]
 
 
-def _rule(account: PlainAccount, kind: Kind, text: str) -> Rule:
+def _rule(account: PlainAccount, kind: ResourceKind, text: str) -> Rule:
     name, sign, permission = text.partition("=")
     if not sign or not name.strip():
         raise SettingsError(f"{PATH}, account {account.access_key!r}: {text!r} is not NAME=PERMISSION")
-    return _permitted(account, Resource(kind, Pattern.LITERAL, name.strip()), permission)
+    return _permitted(account, Resource(kind, ResourcePattern.LITERAL, name.strip()), permission)
 
 
 def _default(account: PlainAccount) -> list[Rule]:
-    given = ((Kind.TOPIC, account.default_topic_perm), (Kind.GROUP, account.default_group_perm))
-    return [_permitted(account, Resource(kind, Pattern.ANY), text) for kind, text in given if text and text.strip()]
+    given = ((ResourceKind.TOPIC, account.default_topic_perm), (ResourceKind.GROUP, account.default_group_perm))
+    return [
+        _permitted(account, Resource(kind, ResourcePattern.ANY), text) for kind, text in given if text and text.strip()
+    ]
 
 
 def _permitted(account: PlainAccount, resource: Resource, permission: str) -> Rule:

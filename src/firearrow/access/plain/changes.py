@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from firearrow.access.accounts import MASK, Accounts
-from firearrow.access.plain.acl import PATH, Edition, PlainAccount, PlainAcl, add_accounts
+from firearrow.access.plain.acl import PATH, AclEdition, PlainAccount, PlainAcl, add_accounts
 from firearrow.errors import SettingsError
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.admin.auth import (
@@ -37,18 +37,21 @@ def put_account(acl: PlainAcl, request: UpdateAndCreateAclConfig) -> PlainAcl:
         raise Refused(UPDATE_FAILED, remark)
     _check_addresses(UPDATE_FAILED, request.white_remote_address or "")
     old = next((account for account in acl.accounts or () if account.access_key == name), PlainAccount(name, secret))
-    new = PlainAccount(
-        name,
-        secret,
-        old.white_remote_address if request.white_remote_address is None else request.white_remote_address,
-        request.admin,
-        request.default_topic_perm or old.default_topic_perm,
-        request.default_group_perm or old.default_group_perm,
-        old.topic_perms if request.topic_perms is None else _words(request.topic_perms),
-        old.group_perms if request.group_perms is None else _words(request.group_perms),
-    )
+    new = replace(old, secret_key=secret, admin=request.admin, **_given(request))
     others = [account for account in acl.accounts or () if account.access_key != name]
     return _checked(UPDATE_FAILED, acl, replace(acl, accounts=[*others, new]))
+
+
+def _given(request: UpdateAndCreateAclConfig) -> dict[str, object]:
+    """Return the members of an account that a request gives, besides secret and admin."""
+    given = {
+        "white_remote_address": request.white_remote_address,
+        "default_topic_perm": request.default_topic_perm or None,
+        "default_group_perm": request.default_group_perm or None,
+        "topic_perms": None if request.topic_perms is None else _words(request.topic_perms),
+        "group_perms": None if request.group_perms is None else _words(request.group_perms),
+    }
+    return {member: value for member, value in given.items() if value is not None}
 
 
 def delete_account(acl: PlainAcl, request: DeleteAclConfig) -> PlainAcl:
@@ -95,7 +98,7 @@ def _admins(acl: PlainAcl) -> int:
 
 def next_edition(acl: PlainAcl, now_ms: int) -> PlainAcl:
     """Return the accounts with the edition that follows, as 4.9 counts changes from outside."""
-    return replace(acl, data_version=[Edition(str(acl.edition.number + 1), str(now_ms))])
+    return replace(acl, data_version=[AclEdition(str(acl.edition.number + 1), str(now_ms))])
 
 
 def plain_acl_text(acl: PlainAcl) -> bytes:

@@ -4,19 +4,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from firearrow import fastjson
 from firearrow.admin.admin import Admin
 from firearrow.admin.broker_state import BrokerState
 from firearrow.admin.brokers import BrokerMember, together
 from firearrow.admin.doctor.snapshot import (
-    BrokerSeen,
-    DeadLettersSeen,
-    GroupSeen,
-    HiddenSeen,
-    NameServerSeen,
-    QueueSeen,
-    Snapshot,
-    TopicSeen,
+    BrokerReport,
+    ClusterSnapshot,
+    DeadLetterReport,
+    GroupReport,
+    HiddenQueueReport,
+    NameServerReport,
+    QueueReport,
+    TopicReport,
 )
 from firearrow.admin.group_members import Holders
 from firearrow.admin.topics import ORDER_TOPIC_CONFIG, TopicSummary
@@ -27,14 +29,12 @@ from firearrow.errors import NoSuchName, RequestRefused
 from firearrow.model.flags import PERM_READ
 from firearrow.model.names import DLQ_PREFIX, is_dlq_topic, is_retry_topic
 from firearrow.protocol.bodies.admin.topic import GroupList
-from firearrow.protocol.bodies.naming.route import ClusterInfo
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A, Request
 from firearrow.protocol.requests.admin.topic import QueryTopicConsumeByWho
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset
-from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
 from firearrow.remoting.reply import SUCCESS_ONLY, Reply
-from firearrow.runtime.host import Host
+from firearrow.runtime.host import HostLimits
 from firearrow.runtime.network import Address
 
 MOST: Final = 500
@@ -47,65 +47,60 @@ _COMMITTED_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCod
 _span = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
 
 
-async def collect(admin: Admin, now_ms: int, host: Host) -> Snapshot:
+async def collect(admin: Admin, now_ms: int, host: HostLimits) -> ClusterSnapshot:
     """Look at everything; where no name server answers, at the name servers and the host alone."""
     servers = tuple(await together(_name_server(admin, server) for server in admin.name_servers.addresses))
     try:
         members = await admin.brokers.list()
     except UNANSWERED:
         left_out = "brokers, topics and groups, because no name server answers"
-        return Snapshot(now_ms=now_ms, name_servers=servers, host=host, left_out=left_out)
+        return ClusterSnapshot(now_ms=now_ms, name_servers=servers, host=host, left_out=left_out)
     brokers = await together(_broker(admin, member, now_ms) for member in members)
     reached = {broker.state.member.name for broker in brokers if not broker.state.fault}
-    everybody = {member.name for member in members} == reached
-    topics = await admin.topics.list() if everybody else []
-    groups = [group.name for group in await admin.groups.list()] if everybody else []
+    seen = ClusterSnapshot(now_ms=now_ms, name_servers=servers, brokers=tuple(brokers), host=host)
+    if {member.name for member in members} != reached:
+        return replace(seen, left_out="topics and groups, because a broker does not answer")
+    topics, groups = await admin.topics.list(), await admin.groups.list()
     normal = [topic for topic in topics if topic.kind == "normal"]
+    letters = [topic.name for topic in topics if is_dlq_topic(topic.name)]
     texts, masters = await _order_texts(admin), _Masters(admin, members)
-    return Snapshot(
-        now_ms=now_ms,
-        name_servers=servers,
-        brokers=tuple(brokers),
+    return replace(
+        seen,
         topics=tuple(await together(_topic(admin, topic, texts, masters) for topic in normal[:MOST])),
-        groups=tuple(await together(_group(admin, group) for group in groups[:MOST])),
-        dead_letters=tuple(
-            await together(_dead_letters(admin, topic.name) for topic in topics if is_dlq_topic(topic.name))
-        ),
-        host=host,
-        left_out=_left_out(len(normal), len(groups), everybody=everybody),
+        groups=tuple(await together(_group(admin, group.name) for group in groups[:MOST])),
+        dead_letters=tuple(await together(_dead_letters(admin, topic) for topic in letters)),
+        left_out=_left_out(len(normal), len(groups)),
     )
 
 
-def _left_out(topics: int, groups: int, *, everybody: bool) -> str:
-    if not everybody:
-        return "topics and groups, because a broker does not answer"
+def _left_out(topics: int, groups: int) -> str:
     missing = [(topics, "topics"), (groups, "groups")]
     return ", ".join(f"{count - MOST} of {count} {what}" for count, what in missing if count > MOST)
 
 
-async def _name_server(admin: Admin, server: Address) -> NameServerSeen:
+async def _name_server(admin: Admin, server: Address) -> NameServerReport:
     try:
-        reply = await admin.brokers.ask(server, GetBrokerClusterInfo())
+        registered = await admin.brokers.registered_at(server)
         settings = await admin.name_servers.settings(server)
     except (RequestRefused, *UNANSWERED) as error:
-        return NameServerSeen(address=str(server), fault=str(error))
-    table = fastjson.decode(reply.body, ClusterInfo).broker_addr_table or {}
+        return NameServerReport(address=str(server), fault=str(error))
+    table = registered.broker_addr_table or {}
     allowed = settings.get("orderMessageEnable")
-    return NameServerSeen(
+    return NameServerReport(
         address=str(server),
         brokers=frozenset(address for data in table.values() for address in data.broker_addrs.values()),
         allows_strict_order=None if allowed is None else allowed == "true",
     )
 
 
-async def _broker(admin: Admin, member: BrokerMember, now_ms: int) -> BrokerSeen:
+async def _broker(admin: Admin, member: BrokerMember, now_ms: int) -> BrokerReport:
     state = (await admin.operations.states([member]))[0]
     if state.fault:
-        return BrokerSeen(state=state)
-    replication = await admin.operations.replication(member)
+        return BrokerReport(state=state)
+    replication = await admin.operations.replication_if_told(member)
     slaves = [] if replication is None else replication.ha_connection_info
     table = await admin.operations.runtime(member)
-    return BrokerSeen(
+    return BrokerReport(
         state=state,
         clock_ahead_ms=clock_ahead(state, table.get("runtime", ""), now_ms),
         slaves_behind={each.addr or "": each.diff for each in slaves},
@@ -130,12 +125,12 @@ async def _order_texts(admin: Admin) -> Mapping[str, str]:
     return {}
 
 
-async def _topic(admin: Admin, topic: TopicSummary, texts: Mapping[str, str], masters: "_Masters") -> TopicSeen:
+async def _topic(admin: Admin, topic: TopicSummary, texts: Mapping[str, str], masters: "_Masters") -> TopicReport:
     route = await admin.brokers.route(topic.name)
     queues = [] if route is None else route.queue_datas
     readable = [each for each in topic.brokers if each.perm & PERM_READ]
     hidden = await together(_hidden(masters, topic.name, each.broker, each.read_queues) for each in readable)
-    return TopicSeen(
+    return TopicReport(
         name=topic.name,
         perms={each.broker: each.perm for each in topic.brokers},
         routed_perms={each.broker_name or "": each.perm for each in queues},
@@ -164,7 +159,7 @@ class _Masters:
         return await self._admin.brokers.ask(self._at[broker], request, timeout_ms=timeout_ms, accept=accept)
 
 
-async def _hidden(masters: _Masters, topic: str, broker: str, read_queues: int) -> tuple[HiddenSeen, ...]:
+async def _hidden(masters: _Masters, topic: str, broker: str, read_queues: int) -> tuple[HiddenQueueReport, ...]:
     """Return what groups have not consumed of the queues of a broker that consumers do not see."""
     try:
         held = await HiddenQueues(masters, HIDDEN_GAP).held(broker, topic)
@@ -179,7 +174,7 @@ async def _hidden(masters: _Masters, topic: str, broker: str, read_queues: int) 
             left = {number: await _left(masters, broker, group, topic, number, each) for number, each in full.items()}
             unread = {number: count for number, count in left.items() if count}
             if unread:
-                found.append(HiddenSeen(group, tuple(unread), sum(unread.values())))
+                found.append(HiddenQueueReport(group, tuple(unread), sum(unread.values())))
         return tuple(found)
     except (RequestRefused, *UNANSWERED):
         return ()  # the topic was deleted meanwhile, or the broker is away now
@@ -193,11 +188,11 @@ async def _left(masters: _Masters, broker: str, group: str, topic: str, number: 
     return max(0, bounds.end - max(committed, bounds.first))
 
 
-async def _group(admin: Admin, name: str) -> GroupSeen:
+async def _group(admin: Admin, name: str) -> GroupReport:
     try:
         found = await admin.groups.describe(name)
     except NoSuchName:
-        return GroupSeen(name=name)  # it was deleted meanwhile
+        return GroupReport(name=name)  # it was deleted meanwhile
     members = tuple(each.client_id for each in found.members)
     holders = await admin.members.holders(members, name)
     held = {each.queue: each for each in holders.queues}
@@ -205,7 +200,7 @@ async def _group(admin: Admin, name: str) -> GroupSeen:
     for each in found.queues:
         holder = held.get(each.queue)
         queues.append(
-            QueueSeen(
+            QueueReport(
                 topic=each.queue.topic,
                 broker=each.queue.broker_name,
                 queue=each.queue.queue_id,
@@ -215,7 +210,7 @@ async def _group(admin: Admin, name: str) -> GroupSeen:
                 last_consume_ms=0 if holder is None else holder.last_consume_ms,
             )
         )
-    return GroupSeen(
+    return GroupReport(
         name=name,
         is_enabled=found.is_enabled,
         disagreement=found.disagreement or difference(holders),
@@ -247,11 +242,11 @@ def _listed(texts: Iterable[str]) -> str:
     return ", ".join(found) or "nothing"
 
 
-async def _dead_letters(admin: Admin, topic: str) -> DeadLettersSeen:
+async def _dead_letters(admin: Admin, topic: str) -> DeadLetterReport:
     group = topic.removeprefix(DLQ_PREFIX)
     try:
         found = await admin.topics.describe(topic)
     except NoSuchName:
-        return DeadLettersSeen(group=group, messages=0, last_ms=0)  # it was deleted meanwhile
+        return DeadLetterReport(group=group, messages=0, last_ms=0)  # it was deleted meanwhile
     last_ms = max((queue.last_stored_ms for queue in found.queues), default=0)
-    return DeadLettersSeen(group=group, messages=found.messages, last_ms=last_ms)
+    return DeadLetterReport(group=group, messages=found.messages, last_ms=last_ms)

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow.admin.doctor.snapshot import GroupSeen, Snapshot
+from firearrow.admin.doctor.snapshot import ClusterSnapshot, GroupReport
 from firearrow.model.flags import PERM_WRITE
 from firearrow.runtime.host import advice
 
@@ -20,6 +20,8 @@ DISK_FORCED: Final = 0.85
 """``diskSpaceCleanForciblyRatio``: brokers delete files before their time."""
 DISK_ERROR: Final = 0.90
 """Brokers refuse messages from here on."""
+STEP_MS: Final = 100.0
+"""A broker that answers nobody for so long is seen by its clients; 20 ms are the aim."""
 BEHIND_BYTES: Final = 64 << 20
 STUCK_MS: Final = 5 * 60_000
 DEAD_LETTER_MS: Final = 3_600_000
@@ -36,12 +38,12 @@ class Finding(Struct, frozen=True, order=True):
     next: str
 
 
-def judge(seen: Snapshot) -> list[Finding]:
+def judge(seen: ClusterSnapshot) -> list[Finding]:
     """Return all findings, errors first."""
     return sorted(finding for judged in JUDGES for finding in judged(seen))
 
 
-def _name_servers(seen: Snapshot) -> Iterator[Finding]:
+def _name_servers(seen: ClusterSnapshot) -> Iterator[Finding]:
     for server in seen.name_servers:
         if server.fault:
             rest = "the others answer, but" if len(seen.name_servers) > 1 else "so"
@@ -65,7 +67,7 @@ def _name_servers(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _reach(seen: Snapshot) -> Iterator[Finding]:
+def _reach(seen: ClusterSnapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         member = broker.state.member
         if broker.state.fault:
@@ -87,7 +89,7 @@ def _reach(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _clocks(seen: Snapshot) -> Iterator[Finding]:
+def _clocks(seen: ClusterSnapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         ahead = broker.clock_ahead_ms
         if ahead is not None and abs(ahead) > CLOCK_MS:
@@ -101,7 +103,7 @@ def _clocks(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _disks(seen: Snapshot) -> Iterator[Finding]:
+def _disks(seen: ClusterSnapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         ratio = broker.state.disk_ratio
         if ratio >= DISK_WARNING:
@@ -114,7 +116,7 @@ def _disks(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _stores(seen: Snapshot) -> Iterator[Finding]:
+def _stores(seen: ClusterSnapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         if broker.state.refusal and broker.state.disk_ratio < DISK_ERROR:
             yield Finding(
@@ -126,6 +128,18 @@ def _stores(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
+def _steps(seen: ClusterSnapshot) -> Iterator[Finding]:
+    for broker in seen.brokers:
+        if broker.state.longest_step_ms >= STEP_MS:
+            yield Finding(
+                WARNING,
+                "loop-held",
+                broker.state.member.name,
+                f"since its start a step has held its loop, and every client waited: {broker.state.longest_step}",
+                "see firearrow_share_holds_total and the lines of its log that say 'held the loop'; report the step",
+            )
+
+
 def _at_such_use(ratio: float) -> str:
     """Return what a broker does at such a use of its disk, by the levels of its settings as they come."""
     if ratio >= DISK_ERROR:
@@ -133,7 +147,7 @@ def _at_such_use(ratio: float) -> str:
     return "deletes files before their time" if ratio >= DISK_FORCED else "deletes expired files at any hour"
 
 
-def _versions(seen: Snapshot) -> Iterator[Finding]:
+def _versions(seen: ClusterSnapshot) -> Iterator[Finding]:
     versions = sorted({broker.state.version for broker in seen.brokers if broker.state.version})
     if len(versions) > 1:
         old = [each.state.member.name for each in seen.brokers if each.state.version == versions[0]]
@@ -146,7 +160,7 @@ def _versions(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _groups(seen: Snapshot) -> Iterator[Finding]:
+def _groups(seen: ClusterSnapshot) -> Iterator[Finding]:
     for group in seen.groups:
         if group.disagreement:
             yield Finding(
@@ -167,7 +181,7 @@ def _groups(seen: Snapshot) -> Iterator[Finding]:
         yield from _members(group, seen.now_ms)
 
 
-def _members(group: GroupSeen, now_ms: int) -> Iterator[Finding]:
+def _members(group: GroupReport, now_ms: int) -> Iterator[Finding]:
     for member, why in group.silent.items():
         yield Finding(
             WARNING,
@@ -197,7 +211,7 @@ def _members(group: GroupSeen, now_ms: int) -> Iterator[Finding]:
             )
 
 
-def _strict_order(seen: Snapshot) -> Iterator[Finding]:
+def _strict_order(seen: ClusterSnapshot) -> Iterator[Finding]:
     off = [each.address for each in seen.name_servers if each.allows_strict_order is False]
     wanted = [each.name for each in seen.topics if each.wants_strict_order or each.order_text]
     if off and wanted:
@@ -210,7 +224,7 @@ def _strict_order(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _hidden_queues(seen: Snapshot) -> Iterator[Finding]:
+def _hidden_queues(seen: ClusterSnapshot) -> Iterator[Finding]:
     for topic in seen.topics:
         for broker, groups in sorted(topic.hidden.items()):
             for each in groups:
@@ -226,7 +240,7 @@ def _hidden_queues(seen: Snapshot) -> Iterator[Finding]:
                 )
 
 
-def _permissions(seen: Snapshot) -> Iterator[Finding]:
+def _permissions(seen: ClusterSnapshot) -> Iterator[Finding]:
     wiped: dict[str, int] = {}
     for topic in seen.topics:
         for broker, perm in topic.perms.items():
@@ -245,7 +259,7 @@ def _permissions(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _missing_brokers(seen: Snapshot) -> Iterator[Finding]:
+def _missing_brokers(seen: ClusterSnapshot) -> Iterator[Finding]:
     there = {broker.state.member.name for broker in seen.brokers}
     for topic in seen.topics:
         ordered = {part.rpartition(":")[0] for part in topic.order_text.split(";") if part}
@@ -259,7 +273,7 @@ def _missing_brokers(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _dead_letters(seen: Snapshot) -> Iterator[Finding]:
+def _dead_letters(seen: ClusterSnapshot) -> Iterator[Finding]:
     for each in seen.dead_letters:
         if each.messages and seen.now_ms - each.last_ms < DEAD_LETTER_MS:
             yield Finding(
@@ -271,7 +285,7 @@ def _dead_letters(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _replication(seen: Snapshot) -> Iterator[Finding]:
+def _replication(seen: ClusterSnapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         for slave, behind in broker.slaves_behind.items():
             if behind > BEHIND_BYTES:
@@ -292,7 +306,7 @@ def _replication(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _host(seen: Snapshot) -> Iterator[Finding]:
+def _host(seen: ClusterSnapshot) -> Iterator[Finding]:
     host = seen.host
     for each in advice(host):
         yield Finding(WARNING, each.name, "this host", each.what, each.next)
@@ -306,12 +320,13 @@ def _host(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-JUDGES: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
+JUDGES: Final[Sequence[Callable[[ClusterSnapshot], Iterator[Finding]]]] = (
     _name_servers,
     _reach,
     _clocks,
     _disks,
     _stores,
+    _steps,
     _versions,
     _groups,
     _strict_order,

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from firearrow.admin.broker_state import BrokerState
-from firearrow.runtime.host import Host
+from firearrow.runtime.host import HostLimits
 
 
-class NameServerSeen(Struct, frozen=True, kw_only=True):
+class NameServerReport(Struct, frozen=True, kw_only=True):
     """A name server. ``fault`` says why it did not answer."""
 
     address: str
@@ -19,7 +19,7 @@ class NameServerSeen(Struct, frozen=True, kw_only=True):
     """Its setting ``orderMessageEnable``; None if it does not tell."""
 
 
-class BrokerSeen(Struct, frozen=True, kw_only=True):
+class BrokerReport(Struct, frozen=True, kw_only=True):
     """A registered broker."""
 
     state: BrokerState
@@ -29,7 +29,7 @@ class BrokerSeen(Struct, frozen=True, kw_only=True):
     """Bytes by which slaves are behind, by address."""
 
 
-class HiddenSeen(Struct, frozen=True):
+class HiddenQueueReport(Struct, frozen=True):
     """Messages that a group has not consumed, in queues that the topic has lost by shrinking."""
 
     group: str
@@ -37,7 +37,7 @@ class HiddenSeen(Struct, frozen=True):
     messages: int
 
 
-class TopicSeen(Struct, frozen=True, kw_only=True):
+class TopicReport(Struct, frozen=True, kw_only=True):
     """A topic: permissions as brokers have them, and as name servers tell clients."""
 
     name: str
@@ -46,11 +46,11 @@ class TopicSeen(Struct, frozen=True, kw_only=True):
     wants_strict_order: bool = False
     order_text: str = ""
     """``broker:queues;...`` at the name servers."""
-    hidden: Mapping[str, tuple[HiddenSeen, ...]] = {}
+    hidden: Mapping[str, tuple[HiddenQueueReport, ...]] = {}
     """Messages that no consumer sees any more, by broker."""
 
 
-class QueueSeen(Struct, frozen=True, kw_only=True):
+class QueueReport(Struct, frozen=True, kw_only=True):
     """A queue of a group. ``member`` is empty if no member says that it holds the queue."""
 
     topic: str
@@ -62,7 +62,7 @@ class QueueSeen(Struct, frozen=True, kw_only=True):
     last_consume_ms: int = 0
 
 
-class GroupSeen(Struct, frozen=True, kw_only=True):
+class GroupReport(Struct, frozen=True, kw_only=True):
     """A consumer group."""
 
     name: str
@@ -72,11 +72,11 @@ class GroupSeen(Struct, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     silent: Mapping[str, str] = {}
     """Members that did not answer, and why."""
-    queues: tuple[QueueSeen, ...] = ()
+    queues: tuple[QueueReport, ...] = ()
     is_broadcasting: bool = False
 
 
-class DeadLettersSeen(Struct, frozen=True, kw_only=True):
+class DeadLetterReport(Struct, frozen=True, kw_only=True):
     """The dead letters of a group."""
 
     group: str
@@ -84,15 +84,15 @@ class DeadLettersSeen(Struct, frozen=True, kw_only=True):
     last_ms: int
 
 
-class Snapshot(Struct, frozen=True, kw_only=True):
+class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """A cluster at one moment."""
 
     now_ms: int
-    name_servers: tuple[NameServerSeen, ...] = ()
-    brokers: tuple[BrokerSeen, ...] = ()
-    topics: tuple[TopicSeen, ...] = ()
-    groups: tuple[GroupSeen, ...] = ()
-    dead_letters: tuple[DeadLettersSeen, ...] = ()
-    host: Host = Host()
+    name_servers: tuple[NameServerReport, ...] = ()
+    brokers: tuple[BrokerReport, ...] = ()
+    topics: tuple[TopicReport, ...] = ()
+    groups: tuple[GroupReport, ...] = ()
+    dead_letters: tuple[DeadLetterReport, ...] = ()
+    host: HostLimits = HostLimits()
     left_out: str = ""
     """The parts that were not looked at, because there are too many."""

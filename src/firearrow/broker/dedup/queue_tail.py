@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
 from firearrow.broker.dedup.row_identity import has_windows, key_in_queue, key_of
-from firearrow.broker.dedup.window import Bounds, FirstCopy
+from firearrow.broker.dedup.window import FirstCopy, WindowBounds
 from firearrow.model import keys
 from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from firearrow.model.numbers import INT_MAX, whole_number
@@ -33,7 +33,7 @@ class FoundRow(NamedTuple):
 
 
 async def rows_at_end(
-    store: Store, topic: str, queue_id: int, bounds: Bounds, now_ms: int, life_of: Callable[[str], int]
+    store: Store, topic: str, queue_id: int, bounds: WindowBounds, now_ms: int, life_of: Callable[[str], int]
 ) -> AsyncIterator[list[FoundRow]]:
     """Yield the rows that the window of a queue must hold, oldest first.
 

@@ -25,13 +25,16 @@ from typing import Final
 
 from firearrow.broker.dedup.queue_tail import rows_at_end
 from firearrow.broker.dedup.row_identity import key_in_queue
-from firearrow.broker.dedup.window import Bounds, FirstCopies, FirstCopy, Window, Windows
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.dedup.window import FirstCopies, FirstCopy, IdentityWindow, WindowBounds, Windows
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.table_changes import TableChanges
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import BrokenInvariant, FireArrowError, StoreFenced
 from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.store.placement import WRITTEN
-from firearrow.telemetry.damped import Damped
+from firearrow.store.store import Store
+from firearrow.telemetry.damped import DampedEvents
 
 Queue = tuple[str, int]
 OnReady = Callable[[Exception | None], None]
@@ -44,15 +47,17 @@ log = logging.getLogger(__name__)
 class RowWindows:
     """Finds repeated rows."""
 
-    def __init__(self, tables: Tables) -> None:
-        config = tables.settings.value.dedup
-        self._store = tables.store
-        self._clock = tables.clock
-        self._bounds = Bounds(config.dedup_window_count, config.dedup_window_ms)
-        self._levels = len(tables.settings.broker.delays_ms)
+    def __init__(
+        self, *, settings: LiveSettings, store: Store, clock: Clock, changes: TableChanges, topics: TopicBook
+    ) -> None:
+        config = settings.value.dedup
+        self._store = store
+        self._clock = clock
+        self._bounds = WindowBounds(config.dedup_window_count, config.dedup_window_ms)
+        self._levels = len(settings.broker.delays_ms)
         self.all: Final = Windows(self._bounds, config.dedup_max_identities)
-        self._ready: dict[Queue, Window] = {}
-        self._delayed: Window | None = None
+        self._ready: dict[Queue, IdentityWindow] = {}
+        self._delayed: IdentityWindow | None = None
         self._delayed_rows = 0
         self._reads_delayed = asyncio.Lock()
         self._turns = asyncio.Semaphore(REBUILT_AT_ONCE)
@@ -60,12 +65,12 @@ class RowWindows:
         self._begun: set[Queue] = set()
         self._wanted = asyncio.Event()
         self._closed = False
-        self._changes = tables.changes
+        self._changes = changes
         self.repeats = 0
         """Number of rows that were not stored because their queue had them."""
-        self.other_bodies: Final = Damped()
+        self.other_bodies: Final = DampedEvents()
         """Rows that were stored beside one of the same identity, because their bodies differ."""
-        tables.topics.on_deleted.append(self._forget_topic)
+        topics.on_deleted.append(self._forget_topic)
 
     @property
     def are_on(self) -> bool:
@@ -119,7 +124,7 @@ class RowWindows:
         async with self._reads_delayed:
             if self._delayed is None:
                 self._delayed = await self._read_delayed()
-        window, queues = Window(), self._store.queues
+        window, queues = IdentityWindow(), self._store.queues
         try:
             read = None
             while read is None or read is not queues.find(*queue):  # the topic may have been deleted meanwhile
@@ -131,8 +136,8 @@ class RowWindows:
             raise
         self._ready[queue] = window
 
-    async def _read_delayed(self) -> Window:
-        delayed = Window()
+    async def _read_delayed(self) -> IdentityWindow:
+        delayed = IdentityWindow()
         try:
             for place in [*((SCHEDULE_TOPIC, level) for level in range(self._levels)), (TIMER_TOPIC, TIMER_QUEUE)]:
                 await self._fold(delayed, place, self._next_delayed)
@@ -141,7 +146,7 @@ class RowWindows:
             raise
         return delayed
 
-    async def _fold(self, window: Window, queue: Queue, position_of: Callable[[FirstCopy], int]) -> None:
+    async def _fold(self, window: IdentityWindow, queue: Queue, position_of: Callable[[FirstCopy], int]) -> None:
         life_of = self._changes.life_begins_at
         async for rows in rows_at_end(self._store, *queue, self._bounds, self._clock.now_ms(), life_of):
             for row in rows:

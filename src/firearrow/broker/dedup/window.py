@@ -27,7 +27,7 @@ _CRC_BITS: Final = 32
 _CRC_MASK: Final = (1 << _CRC_BITS) - 1
 
 
-class Bounds(Struct, frozen=True):
+class WindowBounds(Struct, frozen=True):
     """The reach of a window into the past."""
 
     count: int
@@ -76,7 +76,7 @@ class Generation:
         """Whether it holds rows of one identity with several bodies: all but the first under `key_with_body`."""
 
 
-class Window:
+class IdentityWindow:
     """The rows of one queue that are remembered."""
 
     __slots__ = ("generations",)
@@ -118,17 +118,17 @@ class Window:
 class Windows:
     """All windows of a broker, under one limit of identities."""
 
-    def __init__(self, bounds: Bounds, most: int) -> None:
+    def __init__(self, bounds: WindowBounds, most: int) -> None:
         self._bounds = bounds
         self._span = -(-bounds.count // GENERATIONS)
         self._span_ms = -(-bounds.age_ms // GENERATIONS)
         self._most = most
         self._part = -(-most // GENERATIONS)
-        self._alive: dict[Generation, Window] = {}  # in the order in which they began
+        self._alive: dict[Generation, IdentityWindow] = {}  # in the order in which they began
         self.size = 0
         """The number of identities in all windows."""
 
-    def add(self, window: Window, key: bytes, copy: FirstCopy, position: int, store_ms: int) -> None:
+    def add(self, window: IdentityWindow, key: bytes, copy: FirstCopy, position: int, store_ms: int) -> None:
         """Remember a row that the window does not know."""
         last = self._open(window, position, store_ms)
         if key in last.copies:
@@ -138,7 +138,7 @@ class Windows:
         last.last, last.last_ms = max(last.last, position), max(last.last_ms, store_ms)
         self._keep_limit()
 
-    def add_new(self, window: Window, keys: Sequence[bytes], copies: FirstCopies, store_ms: int) -> None:
+    def add_new(self, window: IdentityWindow, keys: Sequence[bytes], copies: FirstCopies, store_ms: int) -> None:
         """As `add`, for rows one behind the other in their queue, with keys of which the window knows none."""
         begin, packed = copies.queue_offset, copies.packed()
         taken = 0
@@ -157,7 +157,7 @@ class Windows:
         while self.size > self._most:
             self._forget(next(iter(self._alive)))
 
-    def _open(self, window: Window, position: int, store_ms: int) -> Generation:
+    def _open(self, window: IdentityWindow, position: int, store_ms: int) -> Generation:
         """Return the generation of a window that takes the next row."""
         generations = window.generations
         last = generations[-1] if generations else None
@@ -171,7 +171,7 @@ class Windows:
         is_long = position - generation.first >= self._span or store_ms - generation.first_ms >= self._span_ms
         return is_long or len(generation.copies) >= self._part
 
-    def take_back(self, window: Window, key: bytes, copy: FirstCopy) -> None:
+    def take_back(self, window: IdentityWindow, key: bytes, copy: FirstCopy) -> None:
         """Forget a row whose record was not written."""
         packed = _packed(copy)
         for generation in window.generations:
@@ -180,14 +180,14 @@ class Windows:
                     del generation.copies[name]
                     self.size -= 1
 
-    def forget_old(self, window: Window, position: int, now_ms: int) -> None:
+    def forget_old(self, window: IdentityWindow, position: int, now_ms: int) -> None:
         """Forget the generations that have left the window. ``position`` is that of the next row."""
         oldest, oldest_ms = position - self._bounds.count, now_ms - self._bounds.age_ms
         generations = window.generations
         while generations and (generations[0].last < oldest or generations[0].last_ms < oldest_ms):
             self._forget(generations[0])
 
-    def drop(self, window: Window) -> None:
+    def drop(self, window: IdentityWindow) -> None:
         """Forget all rows of a window."""
         while window.generations:
             self._forget(window.generations[0])

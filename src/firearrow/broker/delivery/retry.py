@@ -9,6 +9,7 @@ Property RETRY_TOPIC keeps the original topic, ORIGIN_MESSAGE_ID the id of the f
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow.broker.send.incoming import destination_of
 from firearrow.model import keys
@@ -63,16 +64,6 @@ def retried(
     properties[keys.DELAY] = str(level)
     topic = dlq_topic(request.group) if is_dead else retry_topic(request.group)
     waits_at = destination_of(topic, 0 if is_dead else queue_id, properties, head.sys_flag, levels)
-    draft = Draft(
-        waits_at.topic,
-        waits_at.queue_id,
-        head.body(record),
-        encode_properties(waits_at.properties),
-        head.born_timestamp,
-        head.born_host,
-        store_host,
-        head.flag,
-        head.sys_flag,
-        head.reconsume_times + 1,
-    )
-    return Retry(is_dead, properties[keys.RETRY_TOPIC], draft)
+    draft = Draft.of(head, record, waits_at.topic, waits_at.queue_id, encode_properties(waits_at.properties))
+    again = replace(draft, store_host=store_host, reconsume_times=head.reconsume_times + 1)
+    return Retry(is_dead, properties[keys.RETRY_TOPIC], again)

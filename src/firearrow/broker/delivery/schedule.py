@@ -19,8 +19,9 @@ from typing import Final
 from msgspec import Struct
 
 from firearrow.broker.delivery.delay_offsets import PATH, DelayOffsets
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.state.state_file import StateFile
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.delays import delay_of_level
@@ -30,9 +31,12 @@ from firearrow.record.decode import RecordHead, heads
 from firearrow.record.encode import Draft
 from firearrow.record.layout import Buffer
 from firearrow.record.properties import StoredProperties, decode_properties, without_stamps
-from firearrow.store.placement import FLUSHED, WRITTEN, Rows, UniformRows
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.placement import FLUSHED, WRITTEN, Rows
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
-from firearrow.telemetry.damped import Damped
+from firearrow.store.store import Store
+from firearrow.telemetry.damped import DampedEvents
 
 SAVE_INTERVAL_MS: Final = 10_000
 BATCH: Final = 64
@@ -44,7 +48,7 @@ RETRY_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-class Due(Struct, frozen=True, gc=False):
+class DueDelivery(Struct, frozen=True, gc=False):
     """A delayed message: when it is due, and the draft to deliver; None for a message that cannot be delivered."""
 
     offset: int
@@ -55,17 +59,17 @@ class Due(Struct, frozen=True, gc=False):
 class DelayedDelivery:
     """Delivers the messages of every delay level of one broker."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, *, disk: Disk, store: Store, stats: BrokerStats, clock: Clock, settings: LiveSettings) -> None:
         self.offsets = DelayOffsets()
-        self.file = StateFile(
-            tables.disk, PATH, self.offsets, interval_ms=SAVE_INTERVAL_MS, settled=self._deliveries_durable
-        )
-        self._store = tables.store
-        self._stats = tables.stats
-        self._clock = tables.clock
-        self._levels = tables.settings.broker.delays_ms
+        self.file = StateFile(disk, PATH, self.offsets, interval_ms=SAVE_INTERVAL_MS, settled=self._deliveries_durable)
+        self._store = store
+        self._stats = stats
+        self._clock = clock
+        self._levels = settings.broker.delays_ms
         self._arrivals = [asyncio.Event() for _ in self._levels]
-        self._failures = Damped()
+        self.queues: Final = frozenset((SCHEDULE_TOPIC, level) for level in range(len(self._levels)))
+        """The queues whose messages are delivered here."""
+        self._failures = DampedEvents()
         self._seen = [(0, 0.0)] * len(self._levels)
         """By level: the end of its queue at a moment of the event loop, and that moment."""
 
@@ -89,8 +93,6 @@ class DelayedDelivery:
 
     def arrived(self, rows: Rows) -> None:
         """Wake the levels whose queues have new messages."""
-        if type(rows) is UniformRows and rows.tail.topic != SCHEDULE_TOPIC:
-            return
         for row in rows:
             if row[0].topic == SCHEDULE_TOPIC and row[0].queue_id < len(self._arrivals):
                 self._arrivals[row[0].queue_id].set()
@@ -140,7 +142,7 @@ class DelayedDelivery:
             waiting = waiting[len(due) :]
         self._advance(level, pulled.next_offset)
 
-    async def _until(self, first: Due, level: int) -> int:
+    async def _until(self, first: DueDelivery, level: int) -> int:
         """Wait until a message is due; return the offset below which messages have waited for the whole delay, or 0."""
         loop = asyncio.get_running_loop()
         if first.offset >= self._seen[level - 1][0]:
@@ -154,7 +156,7 @@ class DelayedDelivery:
             await asyncio.sleep(min(left_s, max(longest - loop.time(), 0.001)))
         return 0
 
-    async def _put(self, level: int, due: list[Due]) -> None:
+    async def _put(self, level: int, due: list[DueDelivery]) -> None:
         """Append messages to their topics and count them as delivered once they are written."""
         end = 0
         for one in due:
@@ -182,7 +184,7 @@ class DelayedDelivery:
         await self.file.close()
 
 
-def due_first(waiting: list[Due], now_ms: int, seen_end: int = 0) -> list[Due]:
+def due_first(waiting: list[DueDelivery], now_ms: int, seen_end: int = 0) -> list[DueDelivery]:
     """Return the first message, which is due, and the messages directly behind it up to the first that is not due.
 
     Messages below the offset ``seen_end`` are due whatever the clock says.
@@ -193,13 +195,13 @@ def due_first(waiting: list[Due], now_ms: int, seen_end: int = 0) -> list[Due]:
     return [waiting[0], *takewhile(lambda one: one.due_ms <= now_ms or one.offset < seen_end, waiting[1:])]
 
 
-def _delayed(pulled: ReadResult, levels: tuple[int, ...]) -> Iterator[Due]:
+def _delayed(pulled: ReadResult, levels: tuple[int, ...]) -> Iterator[DueDelivery]:
     for buffer in pulled.buffers:
         for head in heads(buffer):
             properties = decode_properties(head.properties(buffer))
             wait_ms = delay_of_level(levels, whole_number(properties.get(keys.DELAY)) or 0)
             draft = delivery(head, buffer, properties)
-            yield Due(head.queue_offset, head.store_timestamp + wait_ms, draft)
+            yield DueDelivery(head.queue_offset, head.store_timestamp + wait_ms, draft)
 
 
 def delivery(head: RecordHead, record: Buffer, properties: dict[str, str]) -> Draft | None:
@@ -207,15 +209,4 @@ def delivery(head: RecordHead, record: Buffer, properties: dict[str, str]) -> Dr
     topic, queue_id = properties.get(keys.REAL_TOPIC), whole_number(properties.get(keys.REAL_QID), INT_MAX)
     if not topic or queue_id is None:
         return None
-    return Draft(
-        topic,
-        queue_id,
-        head.body(record),
-        StoredProperties(without_stamps(head.properties(record))),
-        head.born_timestamp,
-        head.born_host,
-        head.store_host,
-        head.flag,
-        head.sys_flag,
-        head.reconsume_times,
-    )
+    return Draft.of(head, record, topic, queue_id, StoredProperties(without_stamps(head.properties(record))))

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
-from firearrow.model.group_state import GroupState, Promised
+from firearrow.model.group_state import GroupState, ReplicaPromise
 
 STATES_OF_AN_EPOCH: Final = 1 << 24
 """More states than any epoch has."""
@@ -28,11 +28,11 @@ LARGEST_CHOSEN: Final = 1 << 30
 """The largest epoch that an operator may begin: as many are left for elections."""
 
 
-class Own(Struct, frozen=True):
+class OwnState(Struct, frozen=True):
     """The state of the replica itself."""
 
     replica: int
-    promised: Promised
+    promised: ReplicaPromise
     leads: int = 0
     """The epoch in which this run of the process serves as master; 0 for none."""
     swapped: int = -1
@@ -44,10 +44,10 @@ class Own(Struct, frozen=True):
     may_lack: bool = False
     """Whether records that this replica acknowledged may be missing from its log."""
     ailment: str = ""
-    """Why this replica cannot take messages; empty while it can."""
+    """The reason why this replica cannot take messages; empty while it can."""
 
 
-class Heard(Struct, frozen=True):
+class GroupNews(Struct, frozen=True):
     """The news that a replica has of the others; all of it may be old or wrong."""
 
     group: GroupState | None
@@ -61,26 +61,26 @@ class Heard(Struct, frozen=True):
     """Whether another directory answers under this replica's id."""
 
 
-class Propose(Struct, frozen=True):
+class ProposeStep(Struct, frozen=True):
     """Swap the state that was seen for another one."""
 
     new: GroupState
     why: str
 
 
-class Lead(Struct, frozen=True):
+class LeadStep(Struct, frozen=True):
     """Serve as the master of an epoch, once the promise of it is durable, or go on with it."""
 
     group: GroupState
 
 
-class Follow(Struct, frozen=True):
+class FollowStep(Struct, frozen=True):
     """Copy the master of an epoch, once the promise of it is durable, or go on with it."""
 
     group: GroupState
 
 
-class Wait(Struct, frozen=True):
+class WaitStep(Struct, frozen=True):
     """Do nothing: neither lead nor follow until the state is another one."""
 
     why: str
@@ -88,14 +88,14 @@ class Wait(Struct, frozen=True):
     """Whether an operator has to do something."""
 
 
-Step = Propose | Lead | Follow | Wait
+Step = ProposeStep | LeadStep | FollowStep | WaitStep
 
 
-def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
+def next_step(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     """Return what a replica does next; ``min_iss`` is for a group that does not exist yet."""
     step = _next(own, heard, min_iss)
-    if isinstance(step, Propose) and not step.new.is_sound:
-        return Wait(
+    if isinstance(step, ProposeStep) and not step.new.is_sound:
+        return WaitStep(
             f"epoch {step.new.epoch} or state {step.new.iss_seq} is more than files can hold: no replica can be "
             "elected any more. Copy the messages to another group",
             is_trouble=True,
@@ -103,7 +103,7 @@ def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
     return step
 
 
-def _next(own: Own, heard: Heard, min_iss: int) -> Step:
+def _next(own: OwnState, heard: GroupNews, min_iss: int) -> Step:
     group = heard.group
     if heard.is_taken:
         return _taken(own.replica)
@@ -117,14 +117,19 @@ def _next(own: Own, heard: Heard, min_iss: int) -> Step:
     if group.master == own.replica and own.replica in group.iss:
         return _master(own, group, heard)
     if group.master in heard.alive and group.master in group.iss and not heard.master_is_gone:
-        return Follow(group)
-    if own.replica in group.iss:
-        alive = _without_gone(group, heard)
-        if own.ailment and (abler := _able(own, group, heard) & alive):
-            return Wait(f"the master is gone, and one of {sorted(abler)} replaces it: here, {own.ailment}")
-        new = elected(group, own.replica, alive).with_directory(own.replica, own.directory)
-        return Propose(new, "the master is gone")
-    return Wait(f"master {group.master} of epoch {group.epoch} is gone, and this replica is not in sync")
+        return FollowStep(group)
+    return _replace_master(own, group, heard)
+
+
+def _replace_master(own: OwnState, group: GroupState, heard: GroupNews) -> Step:
+    """Propose this replica for a master that is gone, if it is in sync and no abler one is alive."""
+    if own.replica not in group.iss:
+        return WaitStep(f"master {group.master} of epoch {group.epoch} is gone, and this replica is not in sync")
+    alive = _without_gone(group, heard)
+    if own.ailment and (abler := _able(own, group, heard) & alive):
+        return WaitStep(f"the master is gone, and one of {sorted(abler)} replaces it: here, {own.ailment}")
+    new = elected(group, own.replica, alive).with_directory(own.replica, own.directory)
+    return ProposeStep(new, "the master is gone")
 
 
 def elected(group: GroupState, chosen: int, alive: frozenset[int]) -> GroupState:
@@ -146,7 +151,7 @@ def elected(group: GroupState, chosen: int, alive: frozenset[int]) -> GroupState
     )
 
 
-def handed_over(own: Own, group: GroupState, chosen: int) -> GroupState | None:
+def handed_over(own: OwnState, group: GroupState, chosen: int) -> GroupState | None:
     """Return the state in which a master that ends has another member of the set elected; None for no change.
 
     The new master leads once it has confirmed the election, so an old state that was read here does no harm.
@@ -156,7 +161,7 @@ def handed_over(own: Own, group: GroupState, chosen: int) -> GroupState | None:
     return elected(group, chosen, frozenset(group.iss) - {own.replica})
 
 
-def left(own: Own, group: GroupState) -> GroupState | None:
+def left(own: OwnState, group: GroupState) -> GroupState | None:
     """Return the state without a slave that ends; None where it is not in sync, or too few would stay."""
     rest = tuple(one for one in group.iss if one != own.replica)
     if own.replica not in group.iss or group.master == own.replica or len(rest) < group.min_iss:
@@ -191,41 +196,41 @@ def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupStat
     )
 
 
-def _found_group(own: Own, min_iss: int) -> Step:
+def _found_group(own: OwnState, min_iss: int) -> Step:
     if own.promised.epoch:
-        return Wait(
+        return WaitStep(
             f"this replica was in epoch {own.promised.epoch} of its group, and the coordinator has no such group: it "
             "lost its data or is another one. Check coordinatorAddress, or elect a replica by name",
             is_trouble=True,
         )
     state = GroupState(epoch=0, master=0, iss=(own.replica,), iss_seq=0, min_iss=min_iss)
-    return Propose(state.with_directory(own.replica, own.directory), "the group is new")
+    return ProposeStep(state.with_directory(own.replica, own.directory), "the group is new")
 
 
-def _taken(replica: int) -> Wait:
-    return Wait(
+def _taken(replica: int) -> WaitStep:
+    return WaitStep(
         f"another broker runs with brokerId={replica} and a directory of its own: end one of them, or give this one "
         "another brokerId",
         is_trouble=True,
     )
 
 
-def _is_refused(own: Own, group: GroupState) -> Wait | None:
+def _is_refused(own: OwnState, group: GroupState) -> WaitStep | None:
     promise = own.promised
     if group.epoch < promise.epoch:
-        return Wait(
+        return WaitStep(
             f"the coordinator tells of epoch {group.epoch}, and this replica has promised {promise.epoch}: the answer "
             "is old, or the coordinator was restored from a backup",
             is_trouble=True,
         )
     if group.epoch == promise.epoch and group.epoch and group.master != promise.master:
-        return Wait(
+        return WaitStep(
             f"epoch {group.epoch} belongs to master {promise.master}, and the coordinator tells of {group.master}: it "
             "was restored from a backup. Elect a replica by name, in a higher epoch",
             is_trouble=True,
         )
     if group.epoch and not promise.epoch and own.has_log and own.replica not in group.iss:
-        return Wait(
+        return WaitStep(
             "the log here was never part of this group, and following its master would cut it. Start with an empty "
             "directory, or create the group with this broker first",
             is_trouble=True,
@@ -233,52 +238,52 @@ def _is_refused(own: Own, group: GroupState) -> Wait | None:
     return None
 
 
-def _leave(own: Own, group: GroupState) -> Step:
+def _leave(own: OwnState, group: GroupState) -> Step:
     """Leave the in-sync set by a swap, also when it seems to be so already: a read may be old, and the master must
     not go by what this replica acknowledged before it lost something. From then on the directory is known."""
     rest = tuple(member for member in group.iss if member != own.replica)
     if not rest:
-        return Wait(
+        return WaitStep(
             "this replica is the last in sync and may lack acknowledged messages: it lost its directory, or its "
             "machine lost power. If there is no better copy, elect it by name",
             is_trouble=True,
         )
     new = replace(group, iss=rest, iss_seq=group.iss_seq + 1).with_directory(own.replica, own.directory)
-    return Propose(new, "this replica may lack messages")
+    return ProposeStep(new, "this replica may lack messages")
 
 
-def _is_new(own: Own, group: GroupState) -> bool:
+def _is_new(own: OwnState, group: GroupState) -> bool:
     """Whether a replica comes with another directory than the group knows: a new one, or one that was replaced."""
     return bool(group.epoch) and group.directory_of(own.replica) != own.directory
 
 
-def _is_named(own: Own, group: GroupState) -> bool:
+def _is_named(own: OwnState, group: GroupState) -> bool:
     """Whether an operator chose this replica against the rules, and it has not led yet."""
     is_chosen = group.by_name and group.master == own.replica and own.promised.epoch < group.epoch
     return is_chosen and group.directory_of(own.replica) in (0, own.directory)
 
 
-def _master(own: Own, group: GroupState, heard: Heard) -> Step:
+def _master(own: OwnState, group: GroupState, heard: GroupNews) -> Step:
     able = _able(own, group, heard)
     if own.ailment and able and len(heard.alive - heard.ailing - {own.replica}) >= group.min_iss:
-        return Propose(elected(group, min(able), able), f"the master hands over: {own.ailment}")
+        return ProposeStep(elected(group, min(able), able), f"the master hands over: {own.ailment}")
     if own.leads == group.epoch or own.swapped == group.iss_seq:
-        return Lead(group)
+        return LeadStep(group)
     if own.promised.epoch == group.epoch:
-        return Propose(elected(group, own.replica, heard.alive), "the master starts anew")
+        return ProposeStep(elected(group, own.replica, heard.alive), "the master starts anew")
     why = "an operator elected this replica by name" if group.by_name else "the election is confirmed"
-    return Propose(replace(group, iss_seq=group.iss_seq + 1).with_directory(own.replica, own.directory), why)
+    return ProposeStep(replace(group, iss_seq=group.iss_seq + 1).with_directory(own.replica, own.directory), why)
 
 
-def _able(own: Own, group: GroupState, heard: Heard) -> frozenset[int]:
+def _able(own: OwnState, group: GroupState, heard: GroupNews) -> frozenset[int]:
     """The other members of the in-sync set that live and can take messages."""
     return (heard.alive & frozenset(group.iss)) - heard.ailing - {own.replica}
 
 
-def _without_gone(group: GroupState, heard: Heard) -> frozenset[int]:
+def _without_gone(group: GroupState, heard: GroupNews) -> frozenset[int]:
     return heard.alive - {group.master} if heard.master_is_gone else heard.alive
 
 
-def promised_by(group: GroupState) -> Promised:
+def promised_by(group: GroupState) -> ReplicaPromise:
     """Return the promise that leading or following in a state needs."""
-    return Promised(group.epoch, group.master)
+    return ReplicaPromise(group.epoch, group.master)

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firearrow.broker.failover.in_sync_set import Copy, InSyncSet, confirmed, is_admitting, next_set
+from firearrow.broker.failover.in_sync_set import InSyncSet, ReplicaCopy, confirmed, is_admitting, next_set
 from firearrow.broker.failover.table_reports import TableReports
 from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.feed import Feed, SentLog
@@ -156,10 +156,10 @@ class GroupMaster(Master):
     def _replicas(self) -> list[GroupFeed]:
         return [feed for feed in self.feeds if isinstance(feed, GroupFeed)]
 
-    def copies(self) -> dict[int, Copy]:
+    def copies(self) -> dict[int, ReplicaCopy]:
         """The replicas that copy this master now, with what they acknowledged."""
         return {
-            feed.replica: Copy(feed.acked, feed.caught_up_s(), is_connected=True)
+            feed.replica: ReplicaCopy(feed.acked, feed.caught_up_s(), is_connected=True)
             for feed in self._replicas()
             if feed.replica
         }
@@ -201,7 +201,7 @@ class GroupMaster(Master):
         others = [heard.get(replica, -inf) for replica in self.in_sync.largest if replica != master]
         return min(others, default=inf) + self._lease_s
 
-    def _admit(self, copies: dict[int, Copy]) -> None:
+    def _admit(self, copies: dict[int, ReplicaCopy]) -> None:
         if is_admitting(self.in_sync, copies):
             self.answers.refusal = None
         elif self.answers.refusal is None:
@@ -307,7 +307,7 @@ class GroupMaster(Master):
         is_smaller = new is not None and len(new.iss) < len(group.iss)
         return None if is_smaller and len(self._near(self._lease_s / 2)) < group.min_iss else new
 
-    def _aged_copies(self, limit_s: float) -> dict[int, Copy]:
+    def _aged_copies(self, limit_s: float) -> dict[int, ReplicaCopy]:
         """The copies, and members that are away, with the time from which ``limit_s`` counts.
 
         Members that are away or silent leave the set after a lease, and those that tell that they ail at once.
@@ -319,10 +319,10 @@ class GroupMaster(Master):
                 copy = copies[feed.replica]
                 copies[feed.replica] = replace(copy, caught_up_s=min(copy.caught_up_s, feed.owed_s - earlier))
         for replica in self.in_sync.group.iss:
-            copies.setdefault(replica, Copy(caught_up_s=self._left_s.get(replica, self._began_s) - earlier))
-        return copies | {replica: Copy(caught_up_s=-inf) for replica in self.ailing}
+            copies.setdefault(replica, ReplicaCopy(caught_up_s=self._left_s.get(replica, self._began_s) - earlier))
+        return copies | {replica: ReplicaCopy(caught_up_s=-inf) for replica in self.ailing}
 
-    def _with_tables(self, copies: dict[int, Copy]) -> dict[int, Copy]:
+    def _with_tables(self, copies: dict[int, ReplicaCopy]) -> dict[int, ReplicaCopy]:
         """The copies without replicas that would join and have not got the tables yet."""
         tables, members = self.tables, self.in_sync.group.iss
         if tables is None:

@@ -5,24 +5,25 @@ A part ends when the duty is another one, or when the store has to be opened aga
 
 import asyncio
 import logging
+from collections.abc import Callable
 
-from firearrow.broker.delivery.schedule import DelayedDelivery
-from firearrow.broker.failover.elections import Follow, Lead
+from firearrow.broker.failover.elections import FollowStep, LeadStep
 from firearrow.broker.failover.group_master import GroupMaster
 from firearrow.broker.failover.group_slave import GroupSlave
-from firearrow.broker.failover.group_values import About
-from firearrow.broker.failover.membership import Membership
+from firearrow.broker.failover.group_values import MemberFacts
+from firearrow.broker.failover.membership import ReplicaMembership
 from firearrow.broker.failover.table_reports import TableReports
 from firearrow.broker.metrics.metrics import BrokerMetrics
 from firearrow.broker.replication.metadata import GROUP_PERIOD_S, Metadata
 from firearrow.broker.replication.replication import Replication
-from firearrow.broker.replication.table_source import MasterOfEpoch
+from firearrow.broker.replication.table_source import MasterOfEpoch, TableSource
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.table_changes import TableChanges
-from firearrow.broker.tables.tables import Tables
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
 from firearrow.remoting.caller import Caller
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Address, Network
 from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.store import Store
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 class GroupPart:
     """The part of a broker in its group until its duty changes."""
 
-    def __init__(self, duty: Lead | Follow, membership: Membership, idle: BrokerMetrics) -> None:
+    def __init__(self, duty: LeadStep | FollowStep, membership: ReplicaMembership, idle: BrokerMetrics) -> None:
         self.duty = duty
         self.idle = idle
         """The metrics while the broker has no part; they own the port, which stays open from part to part."""
@@ -46,7 +47,7 @@ class GroupPart:
     @property
     def leads(self) -> bool:
         """Whether the broker is the master."""
-        return isinstance(self.duty, Lead)
+        return isinstance(self.duty, LeadStep)
 
     async def begin(self, store: Store) -> None:
         """Note, durably, that the log is open, and where the epoch begins, before a master appends anything."""
@@ -55,27 +56,29 @@ class GroupPart:
             await store.replica.lead(self.duty.group.epoch, store.log.min_offset, store.log.tail)
             store.log.dispatch_below(store.log.tail)
 
-    def replication(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
-        """Return the replication of this part."""
-        if self.leads:
-            return self._leading(tables, network)
-        return self._following(tables, network, caller, delays)
-
-    def _leading(self, tables: Tables, network: Network) -> Replication:
+    def leading(
+        self,
+        store: Store,
+        settings: LiveSettings,
+        network: Network,
+        ha_port: int,
+        *,
+        topics: TopicBook,
+        changes: TableChanges,
+    ) -> Replication:
+        """Return the replication of a master."""
         member = self._membership
-        master = GroupMaster(tables.store, tables.settings, self.duty.group, member.look)
+        master = GroupMaster(store, settings, self.duty.group, member.look)
         self._master = master
         member.on_group = master.learn
         member.proposal = master.proposal
         member.is_surrounded = lambda: master.is_surrounded
-        member.ailment = lambda: str(tables.store.trouble or master.ailment())
+        member.ailment = lambda: str(store.trouble or master.ailment())
         member.on_live = lambda: self._know_ailing(master)
-        master.tables = TableReports(
-            tables.changes, lambda: master.in_sync, lambda: tables.settings.broker.sync_flush_timeout
-        )
+        master.tables = TableReports(changes, lambda: master.in_sync, lambda: settings.broker.sync_flush_timeout)
         master.on_serves = self._serves.set
-        tables.store.views.dispatch.views.append(_MissingTopics(tables.topics, tables.changes).arrived)
-        replication = Replication(tables, network, master=master, confirmation=master.answers)
+        store.views.dispatch.views.append(_MissingTopics(topics, changes).arrived)
+        replication = Replication(settings, network, ha_port, master=master, confirmation=master.answers)
         replication.reports = master.tables
         return replication
 
@@ -86,16 +89,27 @@ class GroupPart:
             master.tables.old = frozenset(replica for replica, about in live.items() if not about.tells_tables)
             master.tables.look()
 
-    def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
+    def following(
+        self,
+        store: Store,
+        settings: LiveSettings,
+        network: Network,
+        ha_port: int,
+        *,
+        clock: Clock,
+        copying: Callable[[TableSource, float], Metadata],
+        caller: Caller,
+    ) -> Replication:
+        """Return the replication of a slave; ``copying`` makes what copies the tables of a source again and again."""
         group, member = self.duty.group, self._membership
-        slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own, group)
+        slave = GroupSlave(store, settings, network, clock, member.own, group)
         self._slave = slave
         slave.on_gone = lambda: member.master_is_gone(group.epoch)
         slave.on_cut = self._end
-        member.ailment = lambda: str(tables.store.trouble or "")
+        member.ailment = lambda: str(store.trouble or "")
         source = MasterOfEpoch(caller, group.epoch, member.own.replica, member.own.directory)
-        metadata = Metadata(tables, delays, caller, source, GROUP_PERIOD_S)
-        replication = _Following(tables, network, slave=slave, metadata=metadata)
+        metadata = copying(source, GROUP_PERIOD_S)
+        replication = _FollowingReplication(settings, network, ha_port, slave=slave, metadata=metadata)
         member.on_live = lambda: replication.follow(member.live.get(group.master))
         member.on_live()
         return replication
@@ -150,7 +164,7 @@ class GroupPart:
 class _MissingTopics:
     """Makes topics and queues anew that died with a master: messages that were delayed or prepared there come later."""
 
-    def __init__(self, topics: Topics, changes: TableChanges) -> None:
+    def __init__(self, topics: TopicBook, changes: TableChanges) -> None:
         self._topics = topics
         self._changes = changes
 
@@ -170,10 +184,10 @@ class _MissingTopics:
         return known is None or queue_id >= known.read_queue_nums
 
 
-class _Following(Replication):
+class _FollowingReplication(Replication):
     """Replication that knows its master from the coordinator."""
 
-    def follow(self, master: About | None) -> None:
+    def follow(self, master: MemberFacts | None) -> None:
         """Copy the master at this place."""
         if master is None or self.slave is None or self.metadata is None:
             return

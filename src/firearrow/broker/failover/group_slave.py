@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from firearrow.broker.failover.elections import Own
-from firearrow.broker.replication.slave import Link, Slave
+from firearrow.broker.failover.elections import OwnState
+from firearrow.broker.replication.slave import MasterLink, Slave
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import ConnectionFailed, ConnectionLost, FireArrowError, ResourceShortage, StaleEpoch
 from firearrow.model.group_state import GroupState
@@ -19,7 +19,7 @@ from firearrow.protocol.ha_handshake import Hello, Welcome, decode_welcome, enco
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Network
 from firearrow.runtime.turn import Share, soon
-from firearrow.store.epochs.replica_files import Ahead
+from firearrow.store.epochs.replica_files import MasterLog
 from firearrow.store.store import Store
 
 AGAIN_S: Final = 0.1
@@ -34,7 +34,7 @@ class GroupSlave(Slave):
     """Copies the log of the master of one epoch."""
 
     def __init__(
-        self, store: Store, settings: LiveSettings, network: Network, clock: Clock, own: Own, group: GroupState
+        self, store: Store, settings: LiveSettings, network: Network, clock: Clock, own: OwnState, group: GroupState
     ) -> None:
         super().__init__(store, settings, network, clock)
         self._store = store
@@ -60,7 +60,7 @@ class GroupSlave(Slave):
         if self._log.fenced is not None and isinstance(self._log.fenced.__cause__, ResourceShortage):
             self.on_cut()
 
-    async def _receive(self, link: Link) -> None:
+    async def _receive(self, link: MasterLink) -> None:
         link.send(encode_hello(self._hello))
         try:
             async with asyncio.timeout(GREETING_S):
@@ -78,7 +78,7 @@ class GroupSlave(Slave):
             soon(Share.SERVICE, self._report, link, 0)
         await super()._receive(link)
 
-    async def _welcome(self, link: Link) -> Welcome:
+    async def _welcome(self, link: MasterLink) -> Welcome:
         received = b""
         while (welcome := decode_welcome(received)) is None:
             await link.arrived()
@@ -88,7 +88,7 @@ class GroupSlave(Slave):
     async def _agrees(self, welcome: Welcome) -> bool:
         """Bring this log into agreement with the master's; return whether the master's bytes can follow it now."""
         replica, end = self._store.replica, self._copy.end
-        master = Ahead(welcome.history, welcome.end, self._named)
+        master = MasterLog(welcome.history, welcome.end, self._named)
         if await replica.rejoin(self._log.min_offset, end, master):
             return True
         cut, extra = replica.cut.offset, {"end": end, "common": replica.cut.offset, "epoch": welcome.epoch}

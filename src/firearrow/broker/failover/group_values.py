@@ -4,10 +4,10 @@ import msgspec
 
 from firearrow.errors import BadBody
 from firearrow.model.group_state import GroupState
-from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.runtime.coordinator.door import GroupSnapshot
 
 
-class About(msgspec.Struct, frozen=True):
+class MemberFacts(msgspec.Struct, frozen=True):
     """The facts that a live member publishes about itself."""
 
     address: str
@@ -22,25 +22,25 @@ class About(msgspec.Struct, frozen=True):
     """Whether the broker tells its master which table changes it has; members of older versions do not."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class GroupView(msgspec.Struct, frozen=True):
     """A group as its coordinator told of it."""
 
     group: GroupState | None
     raw: bytes | None
     """The state as it is kept, for the next swap."""
-    live: dict[int, About]
+    live: dict[int, MemberFacts]
 
 
-def encode(value: GroupState | About) -> bytes:
+def encode(value: GroupState | MemberFacts) -> bytes:
     """Return a value as the coordinator keeps it."""
     return msgspec.json.encode(value)
 
 
-def decode(snapshot: Snapshot) -> Seen:
+def decode(snapshot: GroupSnapshot) -> GroupView:
     """Read what a coordinator keeps; raise ``BadBody`` when it is something else."""
     try:
         group = None if snapshot.group is None else msgspec.json.decode(snapshot.group, type=GroupState)
-        live = {member: msgspec.json.decode(about, type=About) for member, about in snapshot.live.items()}
+        live = {member: msgspec.json.decode(about, type=MemberFacts) for member, about in snapshot.live.items()}
     except msgspec.DecodeError as error:
         raise BadBody(f"the coordinator keeps another program's values under this group's keys: {error}") from error
     if group is not None and not group.is_sound:
@@ -48,4 +48,4 @@ def decode(snapshot: Snapshot) -> Seen:
             f"the coordinator keeps a state out of range, {msgspec.json.encode(group).decode()}: nobody obeys it. Put "
             "another one in its place with firearrow failover elect, with --epoch above those that replicas know"
         )
-    return Seen(group, snapshot.group, live)
+    return GroupView(group, snapshot.group, live)

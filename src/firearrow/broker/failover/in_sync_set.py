@@ -16,7 +16,7 @@ from firearrow.model.group_state import GroupState
 NOTHING: Final = -1
 
 
-class Copy(Struct, frozen=True):
+class ReplicaCopy(Struct, frozen=True):
     """A replica that copies the master in this epoch, or did so."""
 
     acked: int = NOTHING
@@ -57,24 +57,30 @@ class InSyncSet(Struct, frozen=True):
         return InSyncSet(group, tuple(state for state in self.proposed if state.iss_seq > group.iss_seq))
 
 
-def confirmed(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
+def confirmed(in_sync: InSyncSet, kept: int, copies: Mapping[int, ReplicaCopy]) -> int:
     """Return the offset below which everything may be acknowledged: every replica that counts has it.
 
     ``kept`` is the end of what the master keeps, at the level that is promised.
     """
-    master, nobody = in_sync.group.master, Copy()
+    master, nobody = in_sync.group.master, ReplicaCopy()
     return min([kept, *(copies.get(replica, nobody).acked for replica in in_sync.largest if replica != master)])
 
 
-def is_admitting(in_sync: InSyncSet, copies: Mapping[int, Copy]) -> bool:
+def is_admitting(in_sync: InSyncSet, copies: Mapping[int, ReplicaCopy]) -> bool:
     """Whether messages are taken: at least ``min_iss`` replicas are in sync, and so many are connected."""
-    group, nobody = in_sync.group, Copy()
+    group, nobody = in_sync.group, ReplicaCopy()
     near = sum(replica == group.master or copies.get(replica, nobody).is_connected for replica in group.iss)
     return near >= group.min_iss
 
 
 def next_set(
-    in_sync: InSyncSet, copies: Mapping[int, Copy], *, confirm: int, epoch_start: int, now_s: float, limit_s: float
+    in_sync: InSyncSet,
+    copies: Mapping[int, ReplicaCopy],
+    *,
+    confirm: int,
+    epoch_start: int,
+    now_s: float,
+    limit_s: float,
 ) -> GroupState | None:
     """Return the state that the master proposes next; None for no change. One change at a time.
 
@@ -92,7 +98,7 @@ def next_set(
     if len(group.iss) <= group.min_iss:
         return None
     for replica in group.iss:
-        if replica != group.master and now_s - copies.get(replica, Copy()).caught_up_s > limit_s:
+        if replica != group.master and now_s - copies.get(replica, ReplicaCopy()).caught_up_s > limit_s:
             return _with_set(group, tuple(other for other in group.iss if other != replica))
     return None
 

@@ -17,24 +17,24 @@ from typing import Final
 from msgspec.structs import replace
 
 from firearrow.broker.failover.elections import (
-    Follow,
-    Heard,
-    Lead,
-    Own,
-    Propose,
+    FollowStep,
+    GroupNews,
+    LeadStep,
+    OwnState,
+    ProposeStep,
     Step,
-    Wait,
+    WaitStep,
     handed_over,
     left,
     next_step,
     promised_by,
 )
-from firearrow.broker.failover.group_values import About, Seen, decode, encode
+from firearrow.broker.failover.group_values import GroupView, MemberFacts, decode, encode
 from firearrow.broker.failover.run_file import RunFile
 from firearrow.errors import BadBody, CoordinatorFailed, FireArrowError
 from firearrow.model.group_state import GroupState
 from firearrow.runtime.coordinator.door import Coordinator
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 LOOK_S: Final = 1.0
 AGAIN_S: Final = 0.05
@@ -43,11 +43,18 @@ AGAIN_S: Final = 0.05
 log = logging.getLogger(__name__)
 
 
-class Membership:
+class ReplicaMembership:
     """A replica as a member of its group."""
 
     def __init__(
-        self, coordinator: Coordinator, own: Own, about: About, run_file: RunFile, *, lease_s: float, min_iss: int
+        self,
+        coordinator: Coordinator,
+        own: OwnState,
+        about: MemberFacts,
+        run_file: RunFile,
+        *,
+        lease_s: float,
+        min_iss: int,
     ) -> None:
         self._coordinator = coordinator
         self._about = about
@@ -55,7 +62,7 @@ class Membership:
         self._lease_s = lease_s
         self._min_iss = min_iss
         self._wake = asyncio.Event()
-        self._failures = Damped()
+        self._failures = DampedEvents()
         self._said = ""
         self._told_min_iss = min_iss
         self._gone_in = 0
@@ -63,10 +70,10 @@ class Membership:
         self._is_leaving = False
         self._heard_s = asyncio.get_running_loop().time()
         self.own = own
-        self.live: dict[int, About] = {}
+        self.live: dict[int, MemberFacts] = {}
         """The live members and their addresses, as last read."""
-        self.duty: Step = Wait("the coordinator was not asked yet")
-        """The duty of this replica: `Lead`, `Follow` or `Wait`."""
+        self.duty: Step = WaitStep("the coordinator was not asked yet")
+        """The duty of this replica: `LeadStep`, `FollowStep` or `WaitStep`."""
         self.on_duty: Callable[[], None] = lambda: None
         """Called when the duty may have changed."""
         self.on_live: Callable[[], None] = lambda: None
@@ -136,7 +143,7 @@ class Membership:
                     await self._announce(about)
             await asyncio.sleep(self._lease_s / 3)
 
-    async def _announce(self, about: About) -> None:
+    async def _announce(self, about: MemberFacts) -> None:
         """Tell where this replica is, unless another directory answers under its id."""
         try:
             live = decode(await self._coordinator.read()).live
@@ -171,12 +178,12 @@ class Membership:
         now = asyncio.get_running_loop().time()
         if self._failures.count(now):
             log.warning("the coordinator does not answer: %s", error, extra={"reason": str(error)})
-        if isinstance(self.duty, Lead) and now - self._heard_s > self._lease_s and not self.is_surrounded():
-            self._take(Wait("the coordinator does not answer, and not every replica in sync reports"))
+        if isinstance(self.duty, LeadStep) and now - self._heard_s > self._lease_s and not self.is_surrounded():
+            self._take(WaitStep("the coordinator does not answer, and not every replica in sync reports"))
 
     # ---- decisions
 
-    async def _act(self, seen: Seen) -> bool:
+    async def _act(self, seen: GroupView) -> bool:
         """Do the next step; return whether to look again at once."""
         group = seen.group
         if self._is_leaving:
@@ -195,12 +202,12 @@ class Membership:
         self.own = replace(self.own, ailment=self.ailment())
         ailing = frozenset(replica for replica, about in seen.live.items() if about.ails)
         is_gone = group is not None and self._gone_in == group.epoch
-        heard = Heard(group, frozenset(seen.live), is_gone, ailing, _is_taken(self.own, seen.live))
+        heard = GroupNews(group, frozenset(seen.live), is_gone, ailing, _is_taken(self.own, seen.live))
         step = next_step(self.own, heard, self._min_iss)
-        if isinstance(step, Propose):
+        if isinstance(step, ProposeStep):
             return await self._propose(step, seen.raw)
         self._take(step)
-        if isinstance(step, Lead) and self.own.leads == step.group.epoch:
+        if isinstance(step, LeadStep) and self.own.leads == step.group.epoch:
             self.on_group(step.group)
             wanted = self.proposal()
             if wanted is not None and wanted[0] == group:
@@ -229,7 +236,7 @@ class Membership:
         )
         self._say(said + "restored from a backup", is_trouble=True)
 
-    async def _propose(self, step: Propose, raw: bytes | None) -> bool:
+    async def _propose(self, step: ProposeStep, raw: bytes | None) -> bool:
         new = step.new
         extra = {"epoch": new.epoch, "master": new.master, "iss": new.iss, "reason": step.why}
         if not await self._coordinator.swap(raw, encode(new)):
@@ -244,10 +251,12 @@ class Membership:
         return True
 
     def _take(self, step: Step) -> None:
-        if isinstance(step, Wait):
+        if isinstance(step, WaitStep):
             self._say(step.why, is_trouble=step.is_trouble)
-            is_taken = isinstance(self.duty, Lead | Follow) and self.own.promised == promised_by(self.duty.group)
-            if is_taken and (isinstance(self.duty, Follow) or step.is_trouble):
+            is_taken = isinstance(self.duty, LeadStep | FollowStep) and self.own.promised == promised_by(
+                self.duty.group
+            )
+            if is_taken and (isinstance(self.duty, FollowStep) or step.is_trouble):
                 return  # what was read may be old; the part that was taken up goes on
         self.duty = step
         self.on_duty()
@@ -281,7 +290,7 @@ class Membership:
         self.look()
 
 
-def _is_taken(own: Own, live: Mapping[int, About]) -> bool:
+def _is_taken(own: OwnState, live: Mapping[int, MemberFacts]) -> bool:
     """Whether another directory answers under a replica's id."""
     other = live.get(own.replica)
     return other is not None and other.directory != own.directory

@@ -14,25 +14,25 @@ from typing import Final
 import msgspec
 
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.ours.sealed_json import read_sealed, write_sealed
 from firearrow.store.paths import OURS
+from firearrow.store.sidecars.sealed_json import read_sealed, write_sealed
 
 RUN: Final = f"{OURS}/run.json"
 
 
-class _Contents(msgspec.Struct):
+class _RunContents(msgspec.Struct):
     boot_id: str
     is_synced: bool = False
     """Whether everything that was acknowledged is on the device."""
 
 
-_ENDED: Final = _Contents("", is_synced=True)
+_ENDED: Final = _RunContents("", is_synced=True)
 
 
 class RunFile:
     """The run file of one directory."""
 
-    def __init__(self, disk: Disk, boot_id: str, found: _Contents, *, syncs: bool) -> None:
+    def __init__(self, disk: Disk, boot_id: str, found: _RunContents, *, syncs: bool) -> None:
         self._disk = disk
         self._boot_id = boot_id
         self._syncs = syncs
@@ -45,22 +45,22 @@ class RunFile:
         """Read the file of a directory, which is made where it is missing. ``syncs`` is for the run that begins."""
         for name in ("", OURS):
             disk.make_directory(name)
-        return cls(disk, boot_id, await read_sealed(disk, RUN, _Contents) or _ENDED, syncs=syncs)
+        return cls(disk, boot_id, await read_sealed(disk, RUN, _RunContents) or _ENDED, syncs=syncs)
 
     async def begin(self) -> None:
         """Note that a run has begun, and that nothing is missing, or that the group knows of it."""
         is_same_boot = self._noted.boot_id == self._boot_id
-        await self._write(_Contents(self._boot_id, self._syncs and (self._noted.is_synced or not is_same_boot)))
+        await self._write(_RunContents(self._boot_id, self._syncs and (self._noted.is_synced or not is_same_boot)))
 
     async def opened(self) -> None:
         """Note that the log is open, and so that all of it is synced."""
-        if self._syncs and self._noted == _Contents(self._boot_id):
-            await self._write(_Contents(self._boot_id, is_synced=True))
+        if self._syncs and self._noted == _RunContents(self._boot_id):
+            await self._write(_RunContents(self._boot_id, is_synced=True))
 
     async def end(self) -> None:
         """Note that a run has ended in order."""
         await self._write(_ENDED)
 
-    async def _write(self, contents: _Contents) -> None:
+    async def _write(self, contents: _RunContents) -> None:
         await write_sealed(self._disk, RUN, contents)
         self._noted = contents

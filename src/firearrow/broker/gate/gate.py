@@ -16,22 +16,25 @@ replicas are in sync no record is taken, also none whose sender waits for nothin
 group that some member in sync has not reported to within the lease may have been replaced: it takes no change and
 nothing that is only admitted. Reports alone count, not the coordinator's word, so an outage of etcd stops nothing.
 
-Only this module makes a `Kept` or a `Passed`, and a handler of a request whose success is KEPT returns nothing else but
-refusals. So a bare success is a type error there (`Gate.before`).
+Only this module makes a `GatedAnswer` or a `PlainSuccess`, and a handler of a request whose success is KEPT returns
+nothing else but refusals. So a bare success is a type error there (`Gate.before`).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from firearrow.broker.gate.promises import PROMISES, Placed, Success
-from firearrow.broker.gate.waiting_answers import Log, Owed, lines_of
+from firearrow.broker.gate.promises import PROMISES, Success, SuccessStep
+from firearrow.broker.gate.waiting_answers import DurableLog, OwedAnswer, lines_of
 from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.meters import TrafficCounts
 from firearrow.errors import FireArrowError
 from firearrow.protocol.codes import RequestCode, ResponseCode
+from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.refusal import Refused
-from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later
+from firearrow.protocol.sends import SEND_CODES
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later, ManyLater
 
 NOT_KNOWN: Final = frozenset(
     {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT}
@@ -42,11 +45,11 @@ R = TypeVar("R", bound=Request[Any])
 W = TypeVar("W")
 
 
-class Kept(Later, eq=False, gc=False):
+class GatedAnswer(Later, eq=False, gc=False):
     """An answer that the gate sends when its change is kept. A name for type checkers: every instance is a `Later`."""
 
 
-class Passed(Answer, frozen=True, gc=False):
+class PlainSuccess(Answer, frozen=True, gc=False):
     """A success that promises nothing new: nothing was placed, the change was kept before, or a request is one-way."""
 
 
@@ -59,22 +62,22 @@ class Refusal(Answer, frozen=True, gc=False):
             raise ValueError("a refusal cannot say success")
 
 
-KeptAnswer = Kept | Passed | Refusal
+KeptAnswer = GatedAnswer | PlainSuccess | Refusal
 """The value that a handler returns for a request whose success is KEPT."""
 KeptJob = Coroutine[Any, Any, KeptAnswer]
-NOTHING_PLACED: Final = Passed()
+NOTHING_PLACED: Final = PlainSuccess()
 """The success of a request that had nothing to change, or that is one-way."""
 
 
 class AckLine(Protocol):
     """A line in which answers wait until their records are safe."""
 
-    def add(self, end: int, later: Owed, answer: Answer) -> None:
+    def add(self, end: int, later: OwedAnswer, answer: Answer) -> None:
         """Send ``answer`` once the record up to ``end`` is safe."""
         ...
 
 
-class Replicas(Protocol):
+class ReplicaLine(Protocol):
     """A line in which answers wait for replicas after their records are kept on the master."""
 
     @property
@@ -87,11 +90,11 @@ class Replicas(Protocol):
         """Until when this broker is surely the master, by the loop's clock: its lease by the replicas' reports."""
         ...
 
-    def owed(self, end: int, later: Owed) -> Owed:
+    def owed(self, end: int, later: OwedAnswer) -> OwedAnswer:
         """Return what takes the answer for a record that ends at ``end`` once the master keeps it."""
         ...
 
-    def wait(self, end: int, later: Owed, answer: Answer) -> bool:
+    def wait(self, end: int, later: OwedAnswer, answer: Answer) -> bool:
         """Send the answer for a record that the master keeps when enough replicas have it."""
         ...
 
@@ -103,28 +106,28 @@ class Changes(Protocol):
         """Raise ``Refused`` while nothing may be changed, because too few replicas are in sync."""
         ...
 
-    def answer(self, later: Owed, answer: Answer) -> None:
+    def answer(self, later: OwedAnswer, answer: Answer) -> None:
         """Count a change that is durable here, and answer its request once the replicas in sync have it."""
         ...
 
 
-class _WithReplicas:
+class _ReplicatedLine:
     """A line of the log whose answers then wait for replicas."""
 
-    def __init__(self, line: AckLine, replicas: Replicas) -> None:
+    def __init__(self, line: AckLine, replicas: ReplicaLine) -> None:
         self._line = line
         self._replicas = replicas
 
-    def add(self, end: int, later: Owed, answer: Answer) -> None:
+    def add(self, end: int, later: OwedAnswer, answer: Answer) -> None:
         self._line.add(end, self._replicas.owed(end, later), answer)
 
 
-class _NotASend:
+class _UnknownOutcome:
     """One owed answer to a request whose sender knows no code for an unknown outcome."""
 
     __slots__ = ("_code", "_later")
 
-    def __init__(self, code: int, later: Owed) -> None:
+    def __init__(self, code: int, later: OwedAnswer) -> None:
         self._code = code
         self._later = later
 
@@ -148,12 +151,12 @@ class KeptHandlers:
 class Gate:
     """Knows what a success waits for at this broker, and sends it then."""
 
-    def __init__(self, log: Log, settings: LiveSettings, changes: Changes) -> None:
+    def __init__(self, log: DurableLog, settings: LiveSettings, changes: Changes) -> None:
         self._changes = changes
         self._log = log
         self._settings = settings
         self._now_s = asyncio.get_running_loop().time
-        self.replicas: Replicas | None = None
+        self.replicas: ReplicaLine | None = None
         """The line in which answers wait for replicas; None when they do not wait. Set by `wait_for`."""
         self.refused: Callable[[FireArrowError], Answer] = _refused
         """Makes the answer to a request whose record was taken back; the sends' own, once there are sends."""
@@ -173,7 +176,7 @@ class Gate:
         """Return where handlers are registered that have their success from the gate."""
         return KeptHandlers(handlers)
 
-    def wait_for(self, replicas: Replicas | None) -> None:
+    def wait_for(self, replicas: ReplicaLine | None) -> None:
         """Let answers wait for replicas too, from now on; None for none."""
         self.replicas = replicas
         self._configure()
@@ -181,7 +184,7 @@ class Gate:
     def _configure(self) -> None:
         self.syncs = self._settings.value.log.syncs_first
         line = self.lines[self.syncs]
-        self.kept = line if self.replicas is None else _WithReplicas(line, self.replicas)
+        self.kept = line if self.replicas is None else _ReplicatedLine(line, self.replicas)
         self.waits = self.syncs or self.replicas is not None
 
     # ---- before something is placed
@@ -217,47 +220,68 @@ class Gate:
 
     # ---- after something is placed
 
-    def answer_send(self, later: Later, end: int, answer: Answer, *, waits: bool) -> Kept:
-        """Answer a send once its record, which ends at ``end``, is kept, or just written if its sender waits not."""
-        (self.kept if waits else self.written).add(end, later, answer)
-        return cast("Kept", later)
+    def placed(
+        self,
+        call: Call | ManyLater,
+        end: int,
+        answer: Answer = SUCCESS,
+        counts: TrafficCounts | None = None,
+        messages: int = 0,
+        size: int = 0,
+        remember: Iterable[Callable[[], object]] = (),
+        waits: bool = True,
+    ) -> GatedAnswer | PlainSuccess:
+        """Count, remember and answer: the one ending of every request whose record, which ends at ``end``, is placed.
 
-    def kept_before(self, physical: int, answer: Fields, *, waits: bool) -> Passed | None:
+        Called right after the append and nowhere else: only then is it certain that a failed write also refuses this
+        answer. It leaves once the record is kept, or just written if ``waits`` is False.
+        """
+        if counts is not None:
+            counts.messages += messages
+            counts.size += size
+        for note in remember:
+            note()
+        line = self.kept if waits else self.written
+        if isinstance(call, ManyLater):
+            line.add(end, call, answer)
+            return NOTHING_PLACED
+        heading = call.asked.heading
+        if heading.flag & ONEWAY_FLAG:
+            return NOTHING_PLACED
+        later = call.later()
+        line.add(end, later if heading.code in SEND_CODES else _UnknownOutcome(heading.code, later), answer)
+        return later  # type: ignore[return-value] # a `cast` would cost a call
+
+    def kept_before(self, physical: int, answer: Fields, *, waits: bool) -> PlainSuccess | None:
         """Return the answer to the repeat of a send whose record is kept; None if that is not known yet."""
         if self.replicas is not None and waits:
             return None
         reached = self._log.flushed if waits and self.syncs else self._log.written
-        return Passed(answer) if physical < reached else None
+        return PlainSuccess(answer) if physical < reached else None
 
-    def answer(self, call: Call, end: int, answer: Answer = SUCCESS) -> Kept:
-        """Answer a request that is no send once its record, which ends at ``end``, is kept."""
-        later = call.later()
-        self.kept.add(end, _NotASend(call.asked.heading.code, later), answer)
-        return cast("Kept", later)
-
-    def confirm(self, code: RequestCode, end: int, later: Owed) -> None:
+    def confirm(self, code: RequestCode, end: int, later: OwedAnswer) -> None:
         """Answer a request that is no send, whose record this broker keeps, once the replicas have it."""
         if self.replicas is None:
             later.answer(SUCCESS)
         else:
-            self.replicas.wait(end, _NotASend(code, later), SUCCESS)
+            self.replicas.wait(end, _UnknownOutcome(code, later), SUCCESS)
 
-    def changed(self, call: Call, answer: Answer = SUCCESS) -> Kept:
+    def changed(self, call: Call, answer: Answer = SUCCESS) -> GatedAnswer:
         """Answer a change whose file is durable: at once where it counts for this broker alone, else with replicas."""
         later, code = call.later(), call.asked.heading.code
-        if PROMISES[RequestCode(code)].placed is Placed.OWN:
+        if PROMISES[RequestCode(code)].placed is SuccessStep.OWN:
             later.answer(answer)
         else:
-            self._changes.answer(_NotASend(code, later), answer)
-        return cast("Kept", later)
+            self._changes.answer(_UnknownOutcome(code, later), answer)
+        return cast("GatedAnswer", later)
 
-    def unchanged(self, answer: Answer) -> Passed:
+    def unchanged(self, answer: Answer) -> PlainSuccess:
         """Return the answer to a request that could have changed something, and only asked."""
-        return Passed(answer.fields, answer.body)
+        return PlainSuccess(answer.fields, answer.body)
 
     def when_saved(
         self, call: Call, answer: Answer = SUCCESS, failure: str = "{}"
-    ) -> tuple[Kept, Callable[[FireArrowError | None], None]]:
+    ) -> tuple[GatedAnswer, Callable[[FireArrowError | None], None]]:
         """Return the answer to a change, and what is told once its file is durable, or with the error."""
         later = call.later()
 
@@ -267,15 +291,15 @@ class Gate:
             else:
                 later.refuse(ResponseCode.SYSTEM_ERROR, failure.format(error))
 
-        return cast("Kept", later), saved
+        return cast("GatedAnswer", later), saved
 
-    def job(self, do: Callable[[Call, W, KeptJob], Later], call: Call, wait: W, job: KeptJob) -> Kept:
+    def job(self, do: Callable[[Call, W, KeptJob], Later], call: Call, wait: W, job: KeptJob) -> GatedAnswer:
         """Have a coroutine done, in the lane of its kind of wait, that places something and returns the answer."""
-        return cast("Kept", do(call, wait, job))
+        return cast("GatedAnswer", do(call, wait, job))
 
-    def owed(self, later: Later) -> Kept:
+    def owed(self, later: Later) -> GatedAnswer:
         """Return an answer that reaches the gate by `confirm`, or begins its request anew."""
-        return cast("Kept", later)
+        return cast("GatedAnswer", later)
 
 
 def unknown(code: int) -> Refusal:

@@ -3,7 +3,7 @@
 A broker does not start with a handler whose code has no row here, and a slave refuses every request that the table
 gives to the master. So a new request without a row is refused, and never answered too early.
 
-`Success` is the promise to the sender after the code 0; `Placed` says where the change stands then.
+`Success` is the promise to the sender after the code 0; `SuccessStep` says where the change stands then.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Success(Enum):
     KEPT = "kept: it outlives what the broker's mode promises"
 
 
-class AskedOf(Enum):
+class RequestTarget(Enum):
     """The brokers that take a request."""
 
     MASTER = "the master; a slave refuses"
@@ -34,7 +34,7 @@ class AskedOf(Enum):
     ANY = "any broker"
 
 
-class Placed(Enum):
+class SuccessStep(Enum):
     """The step that a success waits for."""
 
     NOWHERE = "nothing"
@@ -51,8 +51,8 @@ class Promise(Struct, frozen=True):
     """The meaning of one request's success."""
 
     success: Success = Success.NOTHING
-    asked_of: AskedOf = AskedOf.ANY
-    placed: Placed = Placed.NOWHERE
+    asked_of: RequestTarget = RequestTarget.ANY
+    placed: SuccessStep = SuccessStep.NOWHERE
     at_slave: ResponseCode = ResponseCode.SYSTEM_ERROR
     """The code with which a slave refuses; Apache's where Apache's slave refuses too."""
     unknown: str = ""
@@ -63,31 +63,31 @@ class Promise(Struct, frozen=True):
 HARMLESS: Final = "a repeat does no harm"
 
 
-def _kept(what: str, placed: Placed, at_slave: ResponseCode, repeat: str) -> Promise:
+def _kept(what: str, placed: SuccessStep, at_slave: ResponseCode, repeat: str) -> Promise:
     unknown = f"{what} is stored at this broker, and it is not known whether it outlives the loss of this broker; "
-    return Promise(Success.KEPT, AskedOf.MASTER, placed, at_slave, f"{unknown}ask again: {repeat}")
+    return Promise(Success.KEPT, RequestTarget.MASTER, placed, at_slave, f"{unknown}ask again: {repeat}")
 
 
 def _record(what: str, at_slave: ResponseCode = ResponseCode.SYSTEM_BUSY, repeat: str = HARMLESS) -> Promise:
-    return _kept(what, Placed.LOG, at_slave, repeat)
+    return _kept(what, SuccessStep.LOG, at_slave, repeat)
 
 
 def _table(what: str) -> Promise:
-    return _kept(what, Placed.TABLE, ResponseCode.SYSTEM_ERROR, HARMLESS)
+    return _kept(what, SuccessStep.TABLE, ResponseCode.SYSTEM_ERROR, HARMLESS)
 
 
-_SEND: Final = Promise(Success.KEPT, AskedOf.MASTER, Placed.LOG, ResponseCode.SYSTEM_BUSY)
+_SEND: Final = Promise(Success.KEPT, RequestTarget.MASTER, SuccessStep.LOG, ResponseCode.SYSTEM_BUSY)
 _QUESTION: Final = Promise()
-_ACT: Final = Promise(Success.NOTHING, AskedOf.SLAVE_TOO)
+_ACT: Final = Promise(Success.NOTHING, RequestTarget.SLAVE_TOO)
 _ACCOUNTS: Final = Promise(
     Success.KEPT,
-    AskedOf.SLAVE_TOO,
-    Placed.ACCOUNTS,
+    RequestTarget.SLAVE_TOO,
+    SuccessStep.ACCOUNTS,
     unknown="the change of users or rules is in force at this broker, and it is not known whether it outlives the loss "
     "of this broker; look at them in a moment, at the master, before you ask again",
 )
-_OWN: Final = Promise(Success.KEPT, AskedOf.SLAVE_TOO, Placed.OWN)
-_LOCK: Final = Promise(Success.NOTHING, AskedOf.MASTER)
+_OWN: Final = Promise(Success.KEPT, RequestTarget.SLAVE_TOO, SuccessStep.OWN)
+_LOCK: Final = Promise(Success.NOTHING, RequestTarget.MASTER)
 
 PROMISES: Final[dict[RequestCode, Promise]] = {
     # messages
@@ -105,7 +105,7 @@ PROMISES: Final[dict[RequestCode, Promise]] = {
     RequestCode.VIEW_MESSAGE_BY_ID: _QUESTION,
     RequestCode.QUERY_CONSUME_QUEUE: _QUESTION,
     # offsets
-    RequestCode.UPDATE_CONSUMER_OFFSET: Promise(Success.ADMITTED, AskedOf.STATIC_SLAVE_TOO),
+    RequestCode.UPDATE_CONSUMER_OFFSET: Promise(Success.ADMITTED, RequestTarget.STATIC_SLAVE_TOO),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _table("the reset"),
     RequestCode.CLONE_GROUP_OFFSET: _table("the copy of the offsets"),
     RequestCode.QUERY_CONSUMER_OFFSET: _QUESTION,
@@ -181,8 +181,8 @@ PROMISES: Final[dict[RequestCode, Promise]] = {
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _QUESTION,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: _QUESTION,
 }
-OF_SLAVES: Final = frozenset({AskedOf.SLAVE_TOO, AskedOf.STATIC_SLAVE_TOO, AskedOf.ANY})
-OF_ELECTED_SLAVES: Final = OF_SLAVES - {AskedOf.STATIC_SLAVE_TOO}
+OF_SLAVES: Final = frozenset({RequestTarget.SLAVE_TOO, RequestTarget.STATIC_SLAVE_TOO, RequestTarget.ANY})
+OF_ELECTED_SLAVES: Final = OF_SLAVES - {RequestTarget.STATIC_SLAVE_TOO}
 
 
 OF_REPLICAS: Final = frozenset(

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
-from firearrow.broker.consumer_side import Consuming
+from firearrow.broker.delivery.schedule import DelayedDelivery
 from firearrow.broker.metrics.storage import counter, gauge
 from firearrow.broker.replication.replication import Replication
-from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.timers import Timers
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.runtime.clock import Clock
+from firearrow.store.store import Store
 from firearrow.telemetry.metrics import Family
 
 
@@ -17,11 +18,19 @@ class DeliveryMetrics:
     """Metrics of the messages that a broker delivers later, or copies elsewhere."""
 
     def __init__(
-        self, tables: Tables, consuming: Consuming, transactions: Transactions, replication: Replication
+        self,
+        delays: DelayedDelivery,
+        timers: Timers,
+        transactions: Transactions,
+        replication: Replication,
+        *,
+        store: Store,
+        clock: Clock,
     ) -> None:
-        self._store = tables.store
-        self._clock = tables.clock
-        self._consuming = consuming
+        self._store = store
+        self._clock = clock
+        self._delays = delays
+        self._timers = timers
         self._transactions = transactions
         self._replication = replication
 
@@ -33,14 +42,14 @@ class DeliveryMetrics:
         yield counter("rocketmq_commit_messages_total", "Transactions committed", ends.ended[Outcome.COMMITTED])
         yield counter("rocketmq_rollback_messages_total", "Transactions rolled back", ends.ended[Outcome.ROLLED_BACK])
         yield gauge("firearrow_transaction_ends_waiting", "Requests to end a transaction that wait", len(ends))
-        yield from self._timers(self._consuming.timers)
-        delays = self._consuming.delays
+        yield from self._timing(self._timers)
+        delays = self._delays
         levels = range(1, delays.count + 1)
         waiting = [((("level", str(n)),), float(max(delays.end_of(n) - delays.offsets[n], 0))) for n in levels]
         yield Family("firearrow_delayed_messages", "gauge", "Messages that wait at a delay level", waiting)
         yield from self._copies()
 
-    def _timers(self, timers: Timers) -> Iterator[Family]:
+    def _timing(self, timers: Timers) -> Iterator[Family]:
         files, counts = timers.files, timers.counts
         if files is None:
             return

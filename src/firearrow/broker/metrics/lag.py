@@ -14,9 +14,9 @@ from typing import Final
 from firearrow.broker.metrics.traffic import OTHER, group_labels, limited
 from firearrow.broker.tables.changed_rows import Key
 from firearrow.broker.tables.offsets import OffsetTable
-from firearrow.broker.tables.tables import Tables
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import FireArrowError
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ENTRY
 from firearrow.store.store import Store
@@ -31,12 +31,12 @@ QUEUES_AT_ONCE: Final = 100
 class LagMetrics:
     """The lag of every group of a broker; run `run` as a task."""
 
-    def __init__(self, tables: Tables, limit: int) -> None:
+    def __init__(self, limit: int, *, offsets: OffsetTable, topics: TopicBook, store: Store, clock: Clock) -> None:
         self._limit = limit
-        self._offsets: OffsetTable = tables.offsets
-        self._topics: Topics = tables.topics
-        self._store: Store = tables.store
-        self._clock = tables.clock
+        self._offsets: OffsetTable = offsets
+        self._topics: TopicBook = topics
+        self._store: Store = store
+        self._clock = clock
         self._oldest_ms: dict[tuple[str, str], int] = {}
         """The store time of the oldest unread message, by topic and group; only for groups with unread messages."""
 
@@ -73,11 +73,16 @@ class LagMetrics:
         queues = list(self._offsets.of(group, topic))
         return sum(max(end_of(topic, queue) - pulled(group, topic, queue), 0) for queue in queues)
 
-    def _behind(self, topic: str, group: str) -> list[tuple[int, int, int]]:
-        """Return the queues with unread messages: number, committed offset, end."""
-        end_of = self._store.max_offset
-        queues = [(queue, at, end_of(topic, queue)) for queue, at in list(self._offsets.of(group, topic).items())]
-        return [one for one in queues if one[2] > one[1]]
+    async def _behind(self, topic: str, group: str, pace: Pace) -> list[tuple[int, int]]:
+        """Return the first queues with unread messages, with their committed offsets."""
+        end_of, behind = self._store.max_offset, list[tuple[int, int]]()
+        for queue, at in list(self._offsets.of(group, topic).items()):
+            if end_of(topic, queue) > at:
+                behind.append((queue, at))
+                if len(behind) == QUEUES_LOOKED_AT:
+                    break
+            await pace.did()
+        return behind
 
     async def run(self) -> None:
         """Sample the ages of unread messages until cancelled."""
@@ -90,21 +95,21 @@ class LagMetrics:
         found: dict[tuple[str, str], int] = {}
         pace = Pace(QUEUES_AT_ONCE)
         for topic, group in self._offsets.pairs():
-            behind = self._behind(topic, group)
+            behind = await self._behind(topic, group, pace)
             if behind and self._topics.get(topic) is not None:
                 try:
-                    stored_ms = await self._oldest(topic, behind[:QUEUES_LOOKED_AT])
+                    stored_ms = await self._oldest(topic, behind)
                 except FireArrowError:
                     continue  # a topic that is being deleted, or a queue that cannot be read now
                 if stored_ms > 0:
                     found[topic, group] = stored_ms
-            await pace.did(1 + len(behind))
+            await pace.did()
         self._oldest_ms = found
 
-    async def _oldest(self, topic: str, behind: list[tuple[int, int, int]]) -> int:
+    async def _oldest(self, topic: str, behind: list[tuple[int, int]]) -> int:
         """Return when the oldest of the next messages of these queues was stored: the first one in the log."""
         queues, first = self._store.queues, None
-        for queue_id, offset, _ in behind:
+        for queue_id, offset in behind:
             queue = queues.find(topic, queue_id)
             if queue is None:
                 continue

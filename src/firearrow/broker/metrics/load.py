@@ -1,47 +1,27 @@
-"""Load and clients: turns of the loop, refused sends, lanes, connections and their budgets, parked pulls.
+"""Load: turns of the loop, refused sends, lanes, connections and their budgets, parked pulls.
 
 Budgets are of all connections together, with the largest of any connection beside them: there may be ten thousands.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.handlers.message.send import SendHandlers
-from firearrow.broker.lanes import Wait
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.metrics.storage import counter, gauge
 from firearrow.broker.registration import Registration
 from firearrow.broker.statistics.watch import Watch
-from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.tables import Tables
-from firearrow.model.names import is_system_group
-from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.remoting.server import Server
-from firearrow.telemetry.metrics import Family, Sample
-
-REMOTING: Final = ("protocol_type", "remoting")
-MODES: Final = {
-    ConsumeType.CONSUME_ACTIVELY: "pull",
-    ConsumeType.CONSUME_PASSIVELY: "push",
-    ConsumeType.CONSUME_POP: "pop",
-}
-"""The names in Apache's label ``consume_mode`` of the ways in which groups get messages."""
+from firearrow.telemetry.metrics import Family
 
 
 class LoadMetrics:
     """Metrics of the load of one broker, by kind of work."""
 
     def __init__(
-        self, tables: Tables, watch: Watch, sends: SendHandlers, pulls: PullHandlers, registration: Registration
+        self, lanes: Lanes, watch: Watch, sends: SendHandlers, pulls: PullHandlers, registration: Registration
     ) -> None:
-        self._clients: ClientTable = tables.clients
-        self._settings = tables.settings
-        self._topics = tables.topics
-        self._groups = tables.groups
-        self._new_names = tables.new_names
-        self._offsets = tables.offsets
-        self._locks = tables.locks
-        self._lanes = tables.lanes
+        self._lanes = lanes
         self._watch = watch
         self._sends = sends
         self._pulls = pulls
@@ -51,14 +31,6 @@ class LoadMetrics:
 
     def families(self) -> Iterator[Family]:
         """Yield the metrics."""
-        yield gauge("rocketmq_broker_permission", "2 write, 4 read, 6 both", self._settings.broker.broker_permission)
-        yield gauge("rocketmq_topic_number", "Topics", len(self._topics.table))
-        yield gauge("rocketmq_consumer_group_number", "Consumer groups", len(self._groups.table))
-        refused = self._new_names.refused
-        yield counter("firearrow_new_names_refused_total", "Topics and groups not made for a bound", refused)
-        yield gauge("firearrow_subscription_bytes", "Memory that groups and subscriptions count", self._clients.held)
-        yield gauge("firearrow_consumer_offsets", "Offsets of groups in queues", len(self._offsets))
-        yield gauge("firearrow_queue_locks", "Queues held by consumers in order", len(self._locks))
         waiting = [((("processor", "send"),), float(sum(map(len, self._sends.replies.gate.lines))))]
         waiting.append(((("processor", "pull"),), float(len(self._pulls.parked))))
         yield Family("rocketmq_processor_watermark", "gauge", "Requests that wait for their answer", waiting)
@@ -67,7 +39,6 @@ class LoadMetrics:
         yield from self._turns()
         yield from self._jobs()
         yield from self._connections()
-        yield from self._members()
 
     def _turns(self) -> Iterator[Family]:
         watch, admission = self._watch, self._sends.admission
@@ -86,7 +57,7 @@ class LoadMetrics:
         yield gauge("firearrow_parked_pull_bytes", "Memory that parked pulls count", self._pulls.parked.held)
 
     def _jobs(self) -> Iterator[Family]:
-        lanes = [((("lane", wait.value),), self._lanes.lane(wait)) for wait in Wait]
+        lanes = [((("lane", wait.value),), self._lanes.lane(wait)) for wait in WaitKind]
         waiting = [(labels, float(len(lane))) for labels, lane in lanes]
         running = [(labels, float(lane.running)) for labels, lane in lanes]
         refused = [(labels, float(lane.refused)) for labels, lane in lanes]
@@ -113,28 +84,6 @@ class LoadMetrics:
         yield counter("firearrow_connections_cut_total", "Connections ended for a limit or bad data", cut)
         yield counter("firearrow_requests_failed_total", "Requests that failed by a bug", failed)
 
-    def _members(self) -> Iterator[Family]:
-        yield Family("rocketmq_producer_connections", "gauge", "Producers", self._producers())
-        yield Family("rocketmq_consumer_connections", "gauge", "Consumers", self._consumers())
-
-    def _producers(self) -> Iterator[Sample]:
-        for (language, version), count in list(self._clients.producer_kinds.items()):
-            yield (("language", language.lower()), ("version", version.lower()), REMOTING), float(count)
-
-    def _consumers(self) -> Iterator[Sample]:
-        """Yield the members of every group. Groups may come and go between two of them."""
-        for group in list(self._clients.groups()):
-            name, mode = ("consumer_group", group.name), ("consume_mode", _mode(group.consume_type))
-            system = ("is_system", "true" if is_system_group(group.name) else "false")
-            for (language, version), count in list(group.kinds.items()):
-                own = (name, ("language", language.lower()), ("version", version.lower()), mode)
-                yield (*own, REMOTING, system), float(count)
-
 
 def _total(values: Sequence[float], name: str) -> float:
     return max(values, default=0.0) if name.endswith("_max") else sum(values)
-
-
-def _mode(consume_type: str | None) -> str:
-    found = next((mode for kind, mode in MODES.items() if kind == consume_type), None)
-    return found or str(consume_type).lower()

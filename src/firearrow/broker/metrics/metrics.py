@@ -7,20 +7,14 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from firearrow.broker.consumer_side import Consuming
-from firearrow.broker.handlers.message.send import SendHandlers
 from firearrow.broker.identity import Identity
 from firearrow.broker.metrics.delivery import DeliveryMetrics
 from firearrow.broker.metrics.lag import SAMPLE_S, LagMetrics
 from firearrow.broker.metrics.load import LoadMetrics
 from firearrow.broker.metrics.storage import StorageMetrics
-from firearrow.broker.metrics.traffic import RecordSizes, TrafficMetrics
-from firearrow.broker.registration import Registration
-from firearrow.broker.replication.replication import Replication
+from firearrow.broker.metrics.table_sizes import TableMetrics
+from firearrow.broker.metrics.traffic import TrafficMetrics
 from firearrow.broker.settings.config import BrokerSettings
-from firearrow.broker.statistics.watch import Watch
-from firearrow.broker.tables.tables import Tables
-from firearrow.broker.transaction.transactions import Transactions
 from firearrow.errors import FireArrowError
 from firearrow.remoting.operation_port import MetricsExporter, OperationPort
 from firearrow.remoting.server import Server
@@ -81,30 +75,17 @@ class BrokerMetrics:
     def watch(
         self,
         life: Lifetime,
-        tables: Tables,
-        watch: Watch,
-        sends: SendHandlers,
-        consuming: Consuming,
-        transactions: Transactions,
-        replication: Replication,
-        registration: Registration,
+        traffic: TrafficMetrics,
+        lag: LagMetrics,
+        storage: StorageMetrics,
+        tables: TableMetrics,
+        load: LoadMetrics,
+        delivery: DeliveryMetrics,
     ) -> None:
-        """Show the parts of the broker, if metrics are shown at all."""
-        if not self.is_on:
-            return
-        sizes = RecordSizes()
-        tables.store.views.dispatch.views.append(sizes.arrived)
-        limit = self._config.metrics_otel_cardinality_limit
-        storage, lag = StorageMetrics(tables), LagMetrics(tables, limit)
-        self._load = LoadMetrics(tables, watch, sends, consuming.pulls, registration)
-        for part in (
-            TrafficMetrics(tables.stats, tables.topics, sizes, limit).families,
-            lag.families,
-            storage.families,
-            self._load.families,
-            DeliveryMetrics(tables, consuming, transactions, replication).families,
-        ):
-            self.registry.add(part)
+        """Show the parts of the broker."""
+        self._load = load
+        for part in (traffic, lag, storage, tables, load, delivery):
+            self.registry.add(part.families)
         self.registry.add(families_of_turn)
         life.spawn(counted(Share.BACKGROUND, lag.run()), "lag of groups")
         life.spawn(counted(Share.BACKGROUND, _look(storage)), "age of messages")

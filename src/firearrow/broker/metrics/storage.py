@@ -4,8 +4,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
-from firearrow.runtime.disk.door import Usage
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk, Usage
 from firearrow.store.log.probe import probe
 from firearrow.store.store import Store
 from firearrow.telemetry.metrics import Family, Labels
@@ -26,10 +26,10 @@ def counter(name: str, says: str, value: float, labels: Labels = ()) -> Family:
 class StorageMetrics:
     """The store of one broker."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store: Store = tables.store
-        self._disk = tables.disk
-        self._clock = tables.clock
+    def __init__(self, store: Store, disk: Disk, clock: Clock) -> None:
+        self._store: Store = store
+        self._disk = disk
+        self._clock = clock
         self._first = (-1, 0)  # the start of the log, and when its first message was stored
 
     def families(self) -> Iterator[Family]:

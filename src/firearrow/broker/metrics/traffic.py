@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 from firearrow.broker.statistics.counters import BrokerStats
-from firearrow.broker.statistics.meters import Counts
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.statistics.meters import TrafficCounts
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model import names
 from firearrow.store.placement import Rows, UniformRows
 from firearrow.telemetry.metrics import LINES_AT_ONCE, PAUSE, Family, Histogram, Labels, Sample
@@ -67,7 +67,7 @@ class RecordSizes:
 class TrafficMetrics:
     """Messages and bytes that came and went. The first ``limit`` topics, and pairs, have samples of their own."""
 
-    def __init__(self, stats: BrokerStats, topics: Topics, sizes: RecordSizes, limit: int) -> None:
+    def __init__(self, stats: BrokerStats, topics: TopicBook, sizes: RecordSizes, limit: int) -> None:
         self._stats = stats
         self._topics = topics
         self._sizes = sizes
@@ -119,7 +119,7 @@ def limited(
         yield other, rest
 
 
-def _values(found: list[tuple[str, Counts]], *, size: bool) -> Iterator[tuple[str, int]]:
+def _values(found: list[tuple[str, TrafficCounts]], *, size: bool) -> Iterator[tuple[str, int]]:
     return ((key, counts.size if size else counts.messages) for key, counts in found)
 
 

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from firearrow.broker.pull.filter_budget import FilterClock, FilterCost
 from firearrow.broker.pull.filter_costs import FilterCosts
-from firearrow.broker.pull.long_poll import AtQueue, ParkedPulls, QueueKey
+from firearrow.broker.pull.long_poll import ParkedPulls, QueueKey, QueuePulls
 from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.model.java_hash import tag_code
 from firearrow.store.placement import Rows, UniformRows
@@ -43,7 +43,7 @@ class Arrivals(Generic[T]):
         queues = self._parked.queues
         if not queues or (type(rows) is UniformRows and (rows.tail.topic, rows.tail.queue_id) not in queues):
             return
-        judging: _Judging[T] | None = None
+        judging: _ArrivalJudge[T] | None = None
         for tail, _, _, queue_offset, _, _, properties in rows:
             key = (tail.topic, tail.queue_id)
             at_queue = queues.get(key)
@@ -53,21 +53,22 @@ class Arrivals(Generic[T]):
             code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
             self.found[key, code] = queue_offset
             if at_queue.filters:
-                judging = judging or _Judging(self._clock)
+                judging = judging or _ArrivalJudge(self._clock)
                 for wanted in judging.passing(at_queue, properties, tail.topic, self._group_of):
                     self.found[key, wanted] = queue_offset
         if judging is not None:
             self._add_costs(judging)
 
-    def _add_costs(self, judging: "_Judging[T]") -> None:
+    def _add_costs(self, judging: "_ArrivalJudge[T]") -> None:
         """Add the steps and the time of judging to its groups; the time is divided by their steps."""
-        took, steps = self._clock.end(), sum(cost.steps for cost in judging.costs.values())
+        took = self._clock.end(sum(cost.price_ns for cost in judging.costs.values()))
+        steps = sum(cost.steps for cost in judging.costs.values())
         for (group, topic), cost in judging.costs.items():
             cost.nanoseconds = took * cost.steps // max(steps, 1)
             self._costs.add_of_arrivals(group, topic, cost)
 
 
-class _Judging(Generic[T]):
+class _ArrivalJudge(Generic[T]):
     """Judges arrivals while there is time."""
 
     def __init__(self, clock: FilterClock) -> None:
@@ -79,7 +80,7 @@ class _Judging(Generic[T]):
         self.costs: dict[tuple[str, str], FilterCost] = {}
 
     def passing(
-        self, at_queue: AtQueue[T], properties: bytes, topic: str, group_of: Callable[[T], str]
+        self, at_queue: QueuePulls[T], properties: bytes, topic: str, group_of: Callable[[T], str]
     ) -> list[MessageFilter]:
         """Return the filters that a message passes, or that cannot be asked any more.
 

@@ -14,13 +14,14 @@ connections would delay everybody. A pull at the end of its queue never waits he
 needs new messages soon.
 """
 
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
+from firearrow.broker.pull.ending import finish
 from firearrow.errors import FireArrowError
-from firearrow.remoting.handlers import Answer, Call, Later
-from firearrow.runtime.turn import Share, mark, soon
+from firearrow.remoting.handlers import Answer, Call, Later, Peer
+from firearrow.runtime.turn import NS_A_BYTE, Share, ShareBudget, TurnBudgets
 
 PULL_BYTES: Final = 16 << 10
 """The bytes that a pull counts in addition to its messages: a lookup takes as long as handing out so many bytes."""
@@ -38,7 +39,7 @@ def share(appended: int, least: int) -> int:
     return max(least, appended * AHEAD_OF_SENDS)
 
 
-class Log(Protocol):
+class LogTail(Protocol):
     """The part of the commit log that this module uses."""
 
     tail: int
@@ -51,71 +52,67 @@ class Log(Protocol):
 class BacklogLine(Generic[T]):
     """Pulls that wait for the sends of their turn. ``T`` is what ``hand_out`` needs to serve a pull.
 
-    With ``least`` of 0 no pull waits.
+    With ``least`` of 0 no further pull waits. ``pulls`` is the budget of the pulls that wait for nothing.
     """
 
-    def __init__(self, commit_log: Log, hand_out: Callable[[T, Call], Answer | Later], least: int) -> None:
+    def __init__(
+        self,
+        budgets: TurnBudgets,
+        pulls: ShareBudget,
+        commit_log: LogTail,
+        hand_out: Callable[[T, Call], Answer | Later],
+        least: int,
+    ) -> None:
         self.least = least
         self._log = commit_log
+        self._turn = budgets.turn
         self._hand_out = hand_out
-        self._line: deque[tuple[T, Call]] = deque()
+        self._pulls = pulls
+        self._share = budgets.share(Share.PULL, 0, 0, is_timed=False)
+        self._share.on_serve = self._begin_turn
         self._seen = commit_log.tail
-        self._debt = 0
-        self._handed = 0
+        self._room = self._handed = 0
 
     def __len__(self) -> int:
-        return len(self._line)
+        return self._share.waiting
 
     @property
     def is_open(self) -> bool:
         """Whether a pull of a backlog should wait: other pulls wait, or messages came since the line was served."""
-        return self.least > 0 and (bool(self._line) or self._log.tail != self._seen)
+        return self.least > 0 and (self._log.tail != self._seen or self._share.waiting > 0)
 
     @property
     def is_full(self) -> bool:
         """Whether this turn of the loop has handed out so much that other pulls wait."""
-        return self.least > 0 and (self._handed >= MOST_IN_A_TURN or bool(self._line))
+        return self.least > 0 and (self._share.waiting > 0 or not self._pulls.has_time())
 
     def handed(self, size: int) -> None:
         """Count the bytes of an answer to a pull that did not wait here."""
-        if size and not self._handed:
-            mark(self._begin_turn)
-        self._handed += size
-
-    def _begin_turn(self) -> None:
-        self._handed = 0
+        self._pulls.spent(size * NS_A_BYTE)
 
     def add(self, pull: T, call: Call) -> Later:
         """Add a pull to the line; it is answered in this turn of the loop or a later one."""
         later = call.later()
-        if not self._line:
-            soon(Share.PULL, self._serve)
-        self._line.append((pull, call))
+        self._share.add(later.peer, partial(self._serve_one, pull, call), later.peer.address.host)
         return later
 
-    def _serve(self) -> None:
-        line, commit_log = self._line, self._log
-        commit_log.write_pending()
+    def drop(self, peer: Peer) -> None:
+        """Forget the pulls of a connection that has ended."""
+        self._share.drop(peer)
+
+    def _begin_turn(self) -> None:
+        """Let sends be answered, and reckon how much this turn hands out."""
+        commit_log = self._log
+        self._turn.run(Share.WRITE, commit_log.write_pending, ())
         appended = commit_log.tail - self._seen
         self._seen = commit_log.tail
-        room = share(appended, self.least) - (self._debt if appended else 0)
-        while line and room > 0:
-            room -= PULL_BYTES + self._answer(*line.popleft())
-        self._debt = max(-room, 0)
-        if line:
-            soon(Share.PULL, self._serve)
+        debt = max(self._handed - self._room, 0)
+        self._room = share(appended, self.least or MOST_IN_A_TURN) - (debt if appended else 0)
+        self._handed = 0
+        self._share.part_ns = self._share.most_ns = max(self._room, 0) * NS_A_BYTE
 
-    def _answer(self, pull: T, call: Call) -> int:
-        """Serve one pull; return how many bytes of messages it was handed."""
-        later = call.later()
-        if not later.is_owed:
-            return 0
-        try:
-            answer = self._hand_out(pull, call)
-        except Exception as error:  # noqa: BLE001 - the other pulls in the line must still be served
-            later.fail(error)
-            return 0
-        if isinstance(answer, Later):
-            return 0
-        later.answer(answer)
-        return len(answer.body)
+    def _serve_one(self, pull: T, call: Call) -> bool:
+        size = PULL_BYTES + finish(call.later(), partial(self._hand_out, pull, call))
+        self._handed += size
+        self._share.spent(size * NS_A_BYTE)
+        return True

@@ -7,7 +7,7 @@ from firearrow.broker.pull.filter_budget import FilterCost, FilterLimits
 from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.errors import BadBody, Unsupported
 from firearrow.expression.cel.message_view import MessageView
-from firearrow.expression.cel.program import Program, Verdict
+from firearrow.expression.cel.program import CelProgram, CelVerdict
 from firearrow.expression.errors import NoValue
 from firearrow.model import keys
 from firearrow.model.flags import COMPRESSED
@@ -24,7 +24,7 @@ _OF_PROPERTIES: Final = frozenset({"properties", "tag", "keys"})
 class CelFilter(MessageFilter, frozen=True, eq=False):
     """A compiled CEL expression that decides about records."""
 
-    program: Program
+    program: CelProgram
     limits: FilterLimits
 
     @property
@@ -57,7 +57,7 @@ class CelFilter(MessageFilter, frozen=True, eq=False):
     def _judged(self, view: MessageView, cost: FilterCost) -> bool:
         judged = self.program.judge(view, self.limits.steps)
         cost.add(judged.steps, judged.reason)
-        return judged.verdict is Verdict.TRUE
+        return judged.verdict is CelVerdict.TRUE
 
 
 def _body(head: RecordHead, record: Buffer, most_bytes: int) -> bytes:

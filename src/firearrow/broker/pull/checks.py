@@ -4,8 +4,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from firearrow.broker.identity import Identity
 from firearrow.broker.pull.filters import Filters
-from firearrow.broker.pull.long_poll import Parked, Wanted
+from firearrow.broker.pull.long_poll import ParkedPull, Wanted
 from firearrow.broker.pull.message_filter import NOT_COMPILED
 from firearrow.broker.pull.subscription import (
     MOST_CHARACTERS,
@@ -15,7 +16,10 @@ from firearrow.broker.pull.subscription import (
     is_too_long,
     wanted_codes,
 )
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model.flags import PERM_READ
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
@@ -23,6 +27,7 @@ from firearrow.protocol.codes import RequestCode, ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.pull import Pull
 from firearrow.remoting.handlers import Peer
+from firearrow.store.store import Store
 
 SUBSCRIPTION_FLAG: Final = 0x4
 """The bit of a pull's sysFlag that says that the pull carries its subscription."""
@@ -33,7 +38,7 @@ SLAVE_DOES_NOT_READ: Final = (
 )
 
 
-class Admitted(Struct, gc=False):
+class AdmittedPull(Struct, gc=False):
     """A pull that passed every check."""
 
     request: Pull
@@ -49,19 +54,29 @@ class Admitted(Struct, gc=False):
 class PullChecks:
     """Admits pulls, or refuses them."""
 
-    def __init__(self, tables: Tables, filters: Filters) -> None:
-        self._filters = filters
-        self._topics = tables.topics
-        self._queues = tables.store.queues
-        self._groups = tables.groups
-        self._clients = tables.clients
-        self._settings = tables.settings
-        self._broker_ip = tables.identity.ip
-        self._is_slave = tables.settings.value.replication.is_slave
+    def __init__(
+        self,
+        filters: Filters,
+        *,
+        topics: TopicBook,
+        store: Store,
+        groups: GroupBook,
+        clients: ClientTable,
+        settings: LiveSettings,
+        identity: Identity,
+    ) -> None:
+        self.filters: Final = filters
+        self._topics = topics
+        self._queues = store.queues
+        self._groups = groups
+        self._clients = clients
+        self._settings = settings
+        self._broker_ip = identity.ip
+        self._is_slave = settings.value.replication.is_slave
         self.allows_lite = True
         """Whether LITE_PULL_MESSAGE is served."""
 
-    def admit(self, request: Pull, peer: Peer, parked: Parked[Any] | None = None) -> Admitted:
+    def admit(self, request: Pull, peer: Peer, parked: ParkedPull[Any] | None = None) -> AdmittedPull:
         """Check a pull, or check a ``parked`` pull again with the filter that it carried; raise ``Refused``.
 
         The filter is `NOT_COMPILED` when its expression must wait for another turn of the loop.
@@ -80,7 +95,7 @@ class PullChecks:
         else:
             known = None if parked is None or parked.wanted is NOT_COMPILED else parked
             wanted = self._carried(request) if known is None else known.wanted
-        admitted = Admitted(request, wanted, topic.topic_sys_flag, group.group_sys_flag)
+        admitted = AdmittedPull(request, wanted, topic.topic_sys_flag, group.group_sys_flag)
         if self._settings.value.replication.slave_read_enable:
             admitted.usual_broker, admitted.slow_broker = group.broker_id, group.which_broker_when_consume_slowly
         return admitted
@@ -129,13 +144,13 @@ class PullChecks:
         if subscription.sub_version < request.sub_version:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if not is_tag_type(subscription.expression_type):
-            return self._filters.registered(group, subscription)
+            return self.filters.registered(group, subscription)
         _check_length(subscription.sub_string, len(subscription.tags_set))
         return wanted_codes(subscription)
 
     def _carried(self, request: Pull) -> Wanted:
         if not is_tag_type(request.expression_type):
-            return self._filters.carried(request)
+            return self.filters.carried(request)
         _check_length(request.subscription)
         return codes_of(request.subscription)
 

@@ -7,7 +7,7 @@ spent its time on filters, no further expression is compiled.
 
 from collections.abc import Awaitable, Callable
 
-from firearrow.broker.lanes import Lanes, Wait
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.pull.filters import Filters
 from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
 from firearrow.remoting.handlers import Call, Later
@@ -25,7 +25,7 @@ class FilterChecks:
         """Refuse a subscription that does not compile, at once or when filters have time again."""
         if self._filters.must_wait(wanted.expression_type, wanted.sub_string or ""):
             later = call.later()  # with the body, whose subscription is kept
-            self._lanes.add(later, Wait.TURNS, self._check_later(wanted))
+            self._lanes.add(later, WaitKind.TURNS, self._check_later(wanted))
             return later
         self._filters.check(wanted)
         return None

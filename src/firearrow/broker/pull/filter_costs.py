@@ -6,7 +6,7 @@ from typing import Final
 from firearrow.broker.pull.filter_budget import FilterCost
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 GROUPS_SAID: Final = 1024
 """The most groups and topics whose log lines are damped one by one."""
@@ -19,7 +19,7 @@ class FilterCosts:
 
     def __init__(self, stats: BrokerStats) -> None:
         self._stats = stats
-        self._said: dict[tuple[str, str], Damped] = {}
+        self._said: dict[tuple[str, str], DampedEvents] = {}
 
     def add(self, group: str, topic: str, cost: FilterCost) -> None:
         """Add what a scan has cost to the statistics of its group and topic."""
@@ -40,7 +40,7 @@ class FilterCosts:
     def _say(self, group: str, topic: str, errors: int, reason: str) -> None:
         if len(self._said) >= GROUPS_SAID:
             self._said.clear()
-        damped = self._said.setdefault((group, topic), Damped())
+        damped = self._said.setdefault((group, topic), DampedEvents())
         if damped.count(elapsed_ms() / 1000):
             log.warning(
                 "the filter of a group has no verdict for messages, which do not pass: %s",

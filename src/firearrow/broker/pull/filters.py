@@ -24,6 +24,7 @@ from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.pull import Pull
+from firearrow.runtime.turn import TurnBudgets
 
 CHARACTERS_REMEMBERED: Final = 1 << 20
 """The total length of the texts whose filters are remembered, `CHARACTERS_OF_ENTRY` counted for each in addition."""
@@ -35,8 +36,8 @@ log = logging.getLogger(__name__)
 class Filters:
     """Compiles expressions and keeps the compiled filters."""
 
-    def __init__(self, cpu_ns: Callable[[], int]) -> None:
-        self.clock: Final = FilterClock(cpu_ns)
+    def __init__(self, budgets: TurnBudgets) -> None:
+        self.clock: Final = FilterClock(budgets)
         self._limits = FilterLimits()
         self._compilers: dict[str, Callable[[str], MessageFilter]] = {SQL92: self._sql_filter, CEL: self._cel_filter}
         """The compiler of every expression type that is not tags."""
@@ -49,7 +50,7 @@ class Filters:
         """Apply changed settings."""
         self._is_enabled = config.enable_property_filter
         self._supports_retry = config.filter_support_retry
-        self.clock.most_ns = config.max_filter_micros_of_pull * 1000
+        self.clock.limit(config.max_filter_micros_of_pull * 1000)
         self._limits.steps = config.max_filter_steps
         self._limits.body_bytes = config.max_filter_body_bytes
 
@@ -123,7 +124,7 @@ class Filters:
         compiler = self._compilers.get(kind)
         if compiler is None:  # not remembered: a client could invent types without end
             return BadExpression(f"this broker filters by TAG and {', '.join(self._compilers)}, not by {kind:.40}")
-        with self.clock.compiling():
+        with self.clock.compiling(text):
             found = _compile(compiler, kind, text)
         weight = len(text) + CHARACTERS_OF_ENTRY
         if self._characters + weight > CHARACTERS_REMEMBERED:

@@ -50,7 +50,7 @@ Wanted = frozenset[int] | MessageFilter | None
 """The codes of the wanted tags, or a filter on properties; None means all messages."""
 
 
-class Parked(Struct, Generic[T], eq=False):
+class ParkedPull(Struct, Generic[T], eq=False):
     """One parked pull. ``ticket`` is what the caller needs to answer the pull."""
 
     queue: QueueKey
@@ -65,18 +65,18 @@ class Parked(Struct, Generic[T], eq=False):
     """The group and topic whose subscription serves the pull; None: the pull carries its own."""
 
 
-class AtQueue(Generic[T]):
+class QueuePulls(Generic[T]):
     """The pulls parked at one queue, by what they want."""
 
     __slots__ = ("_by_tag", "_groups", "filters")
 
     def __init__(self) -> None:
-        self._groups: dict[Wanted, dict[Parked[T], None]] = {}
+        self._groups: dict[Wanted, dict[ParkedPull[T], None]] = {}
         self._by_tag: dict[int, dict[frozenset[int], None]] = {}
-        self.filters: dict[MessageFilter, dict[Parked[T], None]] = {}
+        self.filters: dict[MessageFilter, dict[ParkedPull[T], None]] = {}
         """The pulls by their filters on properties. For reading only."""
 
-    def __iter__(self) -> Iterator[Parked[T]]:
+    def __iter__(self) -> Iterator[ParkedPull[T]]:
         for group in self._groups.values():
             yield from group
 
@@ -86,7 +86,7 @@ class AtQueue(Generic[T]):
     def __bool__(self) -> bool:
         return bool(self._groups)
 
-    def add(self, parked: Parked[T]) -> None:
+    def add(self, parked: ParkedPull[T]) -> None:
         """Add a pull."""
         wanted = parked.wanted
         group = self._groups.get(wanted)
@@ -99,7 +99,7 @@ class AtQueue(Generic[T]):
                     self._by_tag.setdefault(tag, {})[wanted] = None
         group[parked] = None
 
-    def remove(self, parked: Parked[T]) -> None:
+    def remove(self, parked: ParkedPull[T]) -> None:
         """Remove a pull."""
         wanted = parked.wanted
         group = self._groups[wanted]
@@ -116,7 +116,7 @@ class AtQueue(Generic[T]):
                 if not wanted_by:
                     del self._by_tag[tag]
 
-    def wanting(self, arrival: int | MessageFilter) -> Iterator[Parked[T]]:
+    def wanting(self, arrival: int | MessageFilter) -> Iterator[ParkedPull[T]]:
         """Yield the pulls that want messages of a tag code, or those with a filter."""
         groups = self._groups
         if isinstance(arrival, MessageFilter):
@@ -130,7 +130,7 @@ class AtQueue(Generic[T]):
 class _Owner(Struct, Generic[T]):
     """The parked pulls of one connection, in order of arrival."""
 
-    waiting: dict[Parked[T], None] = field(default_factory=dict)
+    waiting: dict[ParkedPull[T], None] = field(default_factory=dict)
     held: int = 0
 
 
@@ -138,15 +138,15 @@ class ParkedPulls(Generic[T]):
     """All parked pulls of one broker."""
 
     def __init__(self, owner_bytes: int = OWNER_BYTES, all_bytes: int = ALL_BYTES) -> None:
-        self.queues: Final[dict[QueueKey, AtQueue[T]]] = {}
+        self.queues: Final[dict[QueueKey, QueuePulls[T]]] = {}
         """The parked pulls by queue; a queue without parked pulls is not in the table. For reading only."""
         self.held = 0
         """Bytes that all parked pulls count."""
         self._owner_bytes = owner_bytes
         self._all_bytes = all_bytes
         self._owners: dict[object, _Owner[T]] = {}
-        self._subscribed: dict[Subscribed, dict[Parked[T], None]] = {}
-        self._slots: dict[int, dict[Parked[T], None]] = {}
+        self._subscribed: dict[Subscribed, dict[ParkedPull[T], None]] = {}
+        self._slots: dict[int, dict[ParkedPull[T], None]] = {}
         self._order: list[int] = []
         self._numbers = count()
 
@@ -169,7 +169,7 @@ class ParkedPulls(Generic[T]):
         owner: object,
         own_tags: int = 0,
         subscribed: Subscribed | None = None,
-    ) -> list[Parked[T]]:
+    ) -> list[ParkedPull[T]]:
         """Park a pull; return the pulls that it displaces.
 
         The caller has made sure that no message for the pull is there already. ``own_tags`` is the number of tags, or
@@ -177,10 +177,10 @@ class ParkedPulls(Generic[T]):
         """
         slot = -(-until_ms // SLOT_MS)
         size = PULL_BYTES + own_tags * TAG_BYTES
-        parked = Parked(queue, offset, wanted, ticket, slot, owner, size, next(self._numbers), subscribed)
+        parked = ParkedPull(queue, offset, wanted, ticket, slot, owner, size, next(self._numbers), subscribed)
         at_queue = self.queues.get(queue)
         if at_queue is None:
-            at_queue = self.queues[queue] = AtQueue()
+            at_queue = self.queues[queue] = QueuePulls()
         at_queue.add(parked)
         in_slot = self._slots.get(slot)
         if in_slot is None:
@@ -201,7 +201,7 @@ class ParkedPulls(Generic[T]):
 
     def arrived(
         self, queue: QueueKey, offset: int, arrival: int | MessageFilter, most: int = maxsize
-    ) -> list[Parked[T]]:
+    ) -> list[ParkedPull[T]]:
         """Take the pulls that a new message wakes, at most ``most``; if there are so many, call again for the rest.
 
         ``arrival`` is the message's tag code, or a filter that the message passes.
@@ -214,9 +214,9 @@ class ParkedPulls(Generic[T]):
         self._remove(woken)
         return woken
 
-    def expired(self, now_ms: int, most: int = maxsize) -> list[Parked[T]]:
+    def expired(self, now_ms: int, most: int = maxsize) -> list[ParkedPull[T]]:
         """Take the pulls whose deadline is over, at most ``most``; call again for the rest."""
-        expired: list[Parked[T]] = []
+        expired: list[ParkedPull[T]] = []
         while self._order and self._order[0] * SLOT_MS <= now_ms and len(expired) < most:
             in_slot = self._slots[self._order[0]]
             some = list(islice(in_slot, most - len(expired)))
@@ -226,21 +226,21 @@ class ParkedPulls(Generic[T]):
                 del self._slots[heappop(self._order)]
         return expired
 
-    def recall(self, queue: QueueKey, concerns: Callable[[T], bool]) -> list[Parked[T]]:
+    def recall(self, queue: QueueKey, concerns: Callable[[T], bool]) -> list[ParkedPull[T]]:
         """Take the pulls at a queue for whose ticket ``concerns`` is true."""
         recalled = [parked for parked in self.queues.get(queue, ()) if concerns(parked.ticket)]
         self._remove(recalled)
         return recalled
 
-    def recall_subscribed(self, subscribed: Subscribed, before: int, most: int) -> list[Parked[T]]:
+    def recall_subscribed(self, subscribed: Subscribed, before: int, most: int) -> list[ParkedPull[T]]:
         """Take at most ``most`` pulls that a subscription serves and that are numbered below ``before``."""
         recalled = list(islice(takewhile(lambda one: one.number < before, self._subscribed.get(subscribed, ())), most))
         self._remove(recalled)
         return recalled
 
-    def recall_before(self, before: int, most: int) -> list[Parked[T]]:
+    def recall_before(self, before: int, most: int) -> list[ParkedPull[T]]:
         """Take at most ``most`` pulls that are numbered below ``before``."""
-        recalled: list[Parked[T]] = []
+        recalled: list[ParkedPull[T]] = []
         for in_slot in self._slots.values():
             recalled += islice(takewhile(lambda one: one.number < before, in_slot), most - len(recalled))
             if len(recalled) >= most:
@@ -261,8 +261,8 @@ class ParkedPulls(Generic[T]):
         self._remove(list(islice(holder.waiting, most)))
         return not holder.waiting
 
-    def _make_room(self, newcomer: _Owner[T]) -> list[Parked[T]]:
-        gone: list[Parked[T]] = []
+    def _make_room(self, newcomer: _Owner[T]) -> list[ParkedPull[T]]:
+        gone: list[ParkedPull[T]] = []
         while newcomer.held > self._owner_bytes:
             gone += self._give_up(newcomer, 1)
         while self.held > self._all_bytes:
@@ -270,9 +270,9 @@ class ParkedPulls(Generic[T]):
             gone += self._give_up(greatest, greatest.held // GIVEN_UP)
         return gone
 
-    def _give_up(self, holder: _Owner[T], size: int) -> list[Parked[T]]:
+    def _give_up(self, holder: _Owner[T], size: int) -> list[ParkedPull[T]]:
         """Take the pulls of an owner that were parked first, until they amount to ``size`` bytes."""
-        gone: list[Parked[T]] = []
+        gone: list[ParkedPull[T]] = []
         for parked in holder.waiting:
             if size <= 0:
                 break
@@ -281,7 +281,7 @@ class ParkedPulls(Generic[T]):
         self._remove(gone)
         return gone
 
-    def _remove(self, gone: Iterable[Parked[T]]) -> None:
+    def _remove(self, gone: Iterable[ParkedPull[T]]) -> None:
         for parked in gone:
             waiting = self.queues[parked.queue]
             waiting.remove(parked)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from firearrow.broker.pull.answer import joined
-from firearrow.broker.pull.checks import Admitted
+from firearrow.broker.pull.checks import AdmittedPull
 from firearrow.broker.pull.filter_budget import FilterCost
 from firearrow.broker.pull.filter_costs import FilterCosts
 from firearrow.broker.pull.message_filter import MessageFilter
@@ -58,7 +58,7 @@ class PullReader:
             return min(max(request.max_msg_bytes, 0), LARGE_PULL_BYTES)
         return self._config.max_transfer_bytes_on_message_in_memory
 
-    def suggested_broker(self, admitted: Admitted, pulled: ReadResult) -> int:
+    def suggested_broker(self, admitted: AdmittedPull, pulled: ReadResult) -> int:
         """Return the id of the broker to pull from next: a slave for a reader whose messages left the memory."""
         if admitted.slow_broker == admitted.usual_broker or not pulled.buffers:
             return admitted.usual_broker
@@ -66,11 +66,11 @@ class PullReader:
         is_far = self._store.log.tail - head.physical_offset > self._hot_distance
         return admitted.slow_broker if is_far else admitted.usual_broker
 
-    def read_hot(self, admitted: Admitted) -> ReadResult | None:
+    def read_hot(self, admitted: AdmittedPull) -> ReadResult | None:
         """Read from memory; None when `read` is needed."""
         return self._read_hot(admitted, FilterCost())
 
-    def _read_hot(self, admitted: Admitted, cost: FilterCost) -> ReadResult | None:
+    def _read_hot(self, admitted: AdmittedPull, cost: FilterCost) -> ReadResult | None:
         request, limited = admitted.request, self._limited(admitted)
         wanted = admitted.wanted
         if not isinstance(wanted, MessageFilter):
@@ -78,7 +78,7 @@ class PullReader:
         scanned = self._store.read_hot(request.topic, request.queue_id, _scan(limited))
         return None if scanned is None else self._kept(admitted, wanted, scanned, limited, cost)
 
-    def read_once(self, admitted: Admitted, made: Made) -> ReadResult | None:
+    def read_once(self, admitted: AdmittedPull, made: Made) -> ReadResult | None:
         """Do what `read_hot` does, but do equal reads of one turn of the loop once."""
         request, wanted = admitted.request, admitted.wanted
         own = wanted if isinstance(wanted, MessageFilter) else None
@@ -94,7 +94,7 @@ class PullReader:
         made[key] = pulled, cost
         return pulled
 
-    async def read(self, admitted: Admitted) -> ReadResult:
+    async def read(self, admitted: AdmittedPull) -> ReadResult:
         """Read with Apache's limits; messages far from the log's end count as on disk and have limits of their own."""
         request, config, wanted = admitted.request, self._config, admitted.wanted
         near = self._limited(admitted)
@@ -107,20 +107,20 @@ class PullReader:
         return await self._store.read(request.topic, request.queue_id, near, far=far, near_bytes=self._hot_distance)
 
     def _kept(
-        self, admitted: Admitted, wanted: MessageFilter, scanned: ReadResult, limited: ReadRequest, cost: FilterCost
+        self, admitted: AdmittedPull, wanted: MessageFilter, scanned: ReadResult, limited: ReadRequest, cost: FilterCost
     ) -> ReadResult:
         """Return what passes of a scan, whose cost is the pull's group's."""
         found = self._scanner.kept(scanned, wanted, limited.max_messages, limited.max_bytes, cost)
         self._costs.add(admitted.request.consumer_group, admitted.request.topic, cost)
         return found
 
-    def _limited(self, admitted: Admitted) -> ReadRequest:
+    def _limited(self, admitted: AdmittedPull) -> ReadRequest:
         config = self._config
         most, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
         return _limited(admitted, most, size)
 
 
-def _limited(admitted: Admitted, most: int, size: int) -> ReadRequest:
+def _limited(admitted: AdmittedPull, most: int, size: int) -> ReadRequest:
     """Return the read for a pull, with Apache's limits or those of a consumer that asked for large answers."""
     request, wanted = admitted.request, admitted.wanted
     if request.large and request.max_msg_bytes is not None:

@@ -27,8 +27,31 @@ _head: Final = struct.Struct(">iI28xi44xi").unpack_from
 _int: Final = struct.Struct(">i").unpack_from
 _queue_offset: Final = struct.Struct(">20xq").unpack_from
 
-Verdicts = dict[RawValues, bool]
-"""Verdicts by values: messages often have the same ones, and looking them up takes less time than evaluating."""
+
+class Verdicts(dict[RawValues, bool]):
+    """The verdicts of a filter by values: messages often have the same ones, and evaluating takes more than a look-up.
+
+    A scan sets ``cost``, and counts its messages itself.
+    """
+
+    __slots__ = ("_wanted", "cost")
+
+    def __init__(self, wanted: PropertyFilter) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self.cost = FilterCost()
+
+    def __missing__(self, raw: RawValues) -> bool:
+        """Judge values, and remember the verdict if they are short."""
+        cost = self.cost
+        errors = cost.errors
+        passes = self._wanted.passes_values(raw, cost)
+        cost.messages -= 1
+        if sum(map(len, raw if isinstance(raw, tuple) else (raw,))) <= REMEMBERED_BYTES and cost.errors == errors:
+            if len(self) >= REMEMBERED_VERDICTS:
+                self.clear()
+            self[raw] = passes
+        return passes
 
 
 class Scanner:
@@ -50,6 +73,7 @@ class Scanner:
             return pulled
         buffers: list[Buffer] = []
         total, next_offset = 0, pulled.next_offset
+        price_ns = cost.price_ns
         self._clock.begin()
         for record, offset in self._passing(pulled.buffers, wanted, cost):
             if record is None or (buffers and total + len(record) > max_bytes):
@@ -60,7 +84,7 @@ class Scanner:
             if len(buffers) >= most:
                 next_offset = offset + 1
                 break
-        cost.nanoseconds += self._clock.end()
+        cost.nanoseconds += self._clock.end(cost.price_ns - price_ns)
         status = ReadStatus.FOUND if buffers else ReadStatus.NO_MATCHED_MESSAGE
         return pulled._replace(
             status=status, next_offset=next_offset, buffers=buffers, messages=len(buffers), size=total
@@ -73,11 +97,9 @@ class Scanner:
 
         Few names and calls, because a scan looks at hundreds of records. Properties are the end of a record.
         """
-        by_values = wanted if isinstance(wanted, PropertyFilter) and wanted.marks else None
-        verdicts = {} if by_values is None else self._verdicts(by_values)
-        marks = () if by_values is None else by_values.marks
+        verdicts, marks = self._verdicts(wanted, cost)
         mark = marks[0] if len(marks) == 1 else b""
-        known, untimed, most_steps = 0, LOOKED_AT_UNTIMED, cost.steps + STEPS_UNTIMED
+        judged, untimed, most_steps = 0, LOOKED_AT_UNTIMED, cost.steps + STEPS_UNTIMED
         try:
             for buffer in buffers:
                 data = buffer if isinstance(buffer, bytes) else bytes(buffer)
@@ -90,50 +112,39 @@ class Scanner:
                         untimed, most_steps = LOOKED_AT_UNTIMED, cost.steps + STEPS_UNTIMED
                     untimed -= 1
                     size, magic, sys_flag, body = _head(data, begin)
-                    at = begin + HEAD_SIZE + body
-                    if sys_flag & HOST_V6_MASK:
-                        at = _behind_body(data, begin, sys_flag)
+                    is_v6 = sys_flag & HOST_V6_MASK
+                    at = _behind_body(data, begin, sys_flag) if is_v6 else begin + HEAD_SIZE + body
                     at += 3 + data[at] if magic == MAGIC_V1 else 4 + SHORT.unpack_from(data, at)[0]
                     end = begin + size
-                    if by_values is None:
-                        passes: bool | None = wanted.admits(data[begin:end], data[at:end], cost)
+                    if verdicts is None:
+                        passes = wanted.admits(data[begin:end], data[at:end], cost)
                         if sys_flag & COMPRESSED:  # whose body may stand for a much longer one
                             untimed = 0
                     else:
                         properties = data[at:end]
                         raw = field(properties, mark) if mark else tuple([field(properties, each) for each in marks])
-                        passes = verdicts.get(raw)
-                        if passes is None:
-                            passes = _remember(by_values, verdicts, raw, cost)
-                        else:
-                            known += 1
+                        passes = verdicts[raw]
+                        judged += 1
                     if passes:
                         yield data[begin:end], _queue_offset(data, begin)[0]
                     begin = end
         finally:
-            cost.messages += known
+            cost.messages += judged
 
-    def _verdicts(self, wanted: PropertyFilter) -> Verdicts:
+    def _verdicts(self, wanted: MessageFilter, cost: FilterCost) -> tuple[Verdicts | None, tuple[bytes, ...]]:
+        """Return the verdicts of a filter that looks at few values, and its marks; None for any other filter."""
+        if not isinstance(wanted, PropertyFilter) or not wanted.marks:
+            return None, ()
         found = self._remembered.get(wanted)
         if found is None:
             if len(self._remembered) >= REMEMBERED_FILTERS:
                 self._remembered.clear()
-            found = self._remembered[wanted] = {}
-        return found
+            found = self._remembered[wanted] = Verdicts(wanted)
+        found.cost = cost
+        return found, wanted.marks
 
 
 def _behind_body(data: bytes, begin: int, sys_flag: int) -> int:
     """Return where the body of a record with an IPv6 host ends."""
     at = begin + HEAD_SIZE + V6_EXTRA * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
     return at + int(_int(data, at - 4)[0])
-
-
-def _remember(wanted: PropertyFilter, verdicts: Verdicts, raw: RawValues, cost: FilterCost) -> bool:
-    """Judge values, and remember the verdict if they are short."""
-    errors = cost.errors
-    passes = wanted.passes_values(raw, cost)
-    if sum(map(len, raw if isinstance(raw, tuple) else (raw,))) <= REMEMBERED_BYTES and cost.errors == errors:
-        if len(verdicts) >= REMEMBERED_VERDICTS:
-            verdicts.clear()
-        verdicts[raw] = passes
-    return passes

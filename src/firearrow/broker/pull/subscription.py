@@ -41,7 +41,7 @@ def is_too_long(expression: str | None) -> bool:
     )
 
 
-class _Remembered:
+class _ExpressionCache:
     """A cache of expressions and their codes; a full cache is emptied."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Remembered:
         self.codes[expression] = codes
 
 
-_remembered: Final = _Remembered()
+_remembered: Final = _ExpressionCache()
 
 
 def codes_of(expression: str | None) -> frozenset[int] | None:

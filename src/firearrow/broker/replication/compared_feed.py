@@ -12,7 +12,7 @@ from firearrow.broker.replication.decisions import refusal_of
 from firearrow.broker.replication.feed import Feed, FeedOwner, SentLog
 from firearrow.broker.replication.log_digest import verdict_on
 from firearrow.errors import FireArrowError
-from firearrow.protocol.ha_stream import ASKS, Claim, Verdict, decode_opening, heartbeat
+from firearrow.protocol.ha_stream import ASKS, Claim, ClaimVerdict, decode_opening, heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ComparedFeed(Feed):
             log.warning("the log of slave %s is not compared: %s", self.address, error, extra={"slave": self.address})
             self.abort()
             return False
-        if verdict is not Verdict.AGREES:
+        if verdict is not ClaimVerdict.AGREES:
             refusal = refusal_of(verdict, claim.end, self._sent.bounds)
             log.warning("slave %s is not served: %s", self.address, refusal, extra={"slave": self.address})
             self._write([heartbeat(verdict)])

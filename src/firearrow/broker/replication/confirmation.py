@@ -14,7 +14,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from firearrow.broker.gate.waiting_answers import Owed
+from firearrow.broker.gate.waiting_answers import OwedAnswer
 from firearrow.broker.replication.decisions import NOTHING_CONFIRMED
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
@@ -28,23 +28,23 @@ class Confirmation:
         """``is_near`` looks at replicas anew, for a record that ends at an offset, and tells whether to wait."""
         self._timeout_ms = timeout_ms
         self._is_near = is_near
-        self._waiting: deque[tuple[int, Owed, Answer, float]] = deque()
+        self._waiting: deque[tuple[int, OwedAnswer, Answer, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.confirmed = NOTHING_CONFIRMED
         """Enough replicas have everything below this offset."""
         self.refusal: Refused | None = None
-        """Why no message is taken; None while enough replicas are in sync."""
+        """The reason why no message is taken; None while enough replicas are in sync."""
         self.heard_until_s = inf
         """Until when no other broker can lead, by the loop's clock; infinite where masters are not elected."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def owed(self, end: int, later: Owed) -> Owed:
+    def owed(self, end: int, later: OwedAnswer) -> OwedAnswer:
         """Return what takes the answer for a record that ends at ``end`` once the master keeps it."""
-        return _Kept(self, end, later)
+        return _PendingAnswer(self, end, later)
 
-    def wait(self, end: int, later: Owed, answer: Answer) -> bool:
+    def wait(self, end: int, later: OwedAnswer, answer: Answer) -> bool:
         """Send an answer when its record is confirmed; one that is no success leaves as it is."""
         if answer.code != ResponseCode.SUCCESS or self.confirmed >= end:
             return later.answer(answer)
@@ -86,12 +86,12 @@ class Confirmation:
         later.answer(replace(answer, code=int(ResponseCode.FLUSH_SLAVE_TIMEOUT)))
 
 
-class _Kept:
+class _PendingAnswer:
     """One owed answer on its way to the line."""
 
     __slots__ = ("_end", "_later", "_line")
 
-    def __init__(self, line: Confirmation, end: int, later: Owed) -> None:
+    def __init__(self, line: Confirmation, end: int, later: OwedAnswer) -> None:
         self._line = line
         self._end = end
         self._later = later

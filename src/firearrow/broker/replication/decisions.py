@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from firearrow.errors import OffsetNotStored
-from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Verdict
+from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, ClaimVerdict
 
 NOTHING_CONFIRMED: Final = -1
 WHOLE_LOG: Final = maxsize
@@ -36,21 +36,23 @@ def first_offset(report: int, log: LogBounds) -> int:
     if report == 0:
         return max(log.end - log.end % log.segment_bytes, log.start)
     if report < log.start:
-        raise OffsetNotStored(refusal_of(Verdict.DELETED, report, log))
+        raise OffsetNotStored(refusal_of(ClaimVerdict.DELETED, report, log))
     if report > log.end:
-        raise OffsetNotStored(refusal_of(Verdict.LONGER, report, log))
+        raise OffsetNotStored(refusal_of(ClaimVerdict.LONGER, report, log))
     return report
 
 
-def refusal_of(verdict: Verdict, slave_end: int, log: LogBounds) -> str:
+def refusal_of(verdict: ClaimVerdict, slave_end: int, log: LogBounds) -> str:
     """Return why a master with this log does not serve a slave whose log ends at an offset, and what to do."""
-    if verdict is Verdict.DELETED:
+    if verdict is ClaimVerdict.DELETED:
         return (
             f"the slave's log ends at {slave_end} and the master's oldest file begins at {log.start}: the files that "
             "both had are deleted. Empty the slave's store directory and start it again, so that it begins anew"
         )
     found = (
-        "behind the end of the master's log" if verdict is Verdict.LONGER else "and has other records than the master's"
+        "behind the end of the master's log"
+        if verdict is ClaimVerdict.LONGER
+        else "and has other records than the master's"
     )
     return (
         f"the slave's log ends at {slave_end}, {found}: each of them may have messages that the other does not have. "

@@ -20,7 +20,7 @@ HELD_S: Final = 1.0
 """The time that a question waits for a change of the tables."""
 
 
-class _Held(NamedTuple):
+class _HeldQuestion(NamedTuple):
     """One question."""
 
     later: Later
@@ -32,7 +32,7 @@ class HeldQuestions:
     """The questions that wait for a change."""
 
     def __init__(self) -> None:
-        self._held: Final[dict[int, _Held]] = {}
+        self._held: Final[dict[int, _HeldQuestion]] = {}
         self._is_told = False
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class HeldQuestions:
         """Answer the question of a replica at the next change, or after `HELD_S`."""
         self._end(replica)
         timer = asyncio.get_running_loop().call_later(HELD_S, self._end, replica)
-        self._held[replica] = _Held(later, answer, timer)
+        self._held[replica] = _HeldQuestion(later, answer, timer)
         return later
 
     def changed(self) -> None:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final
 
 from firearrow.broker.replication.feed import SentLog
-from firearrow.protocol.ha_stream import Claim, Verdict
+from firearrow.protocol.ha_stream import Claim, ClaimVerdict
 from firearrow.runtime.turn import breathe
 
 PART_BYTES: Final = 64 << 10
@@ -32,18 +32,18 @@ async def claim_of(log: SentLog, identity: int, master_start: int) -> Claim:
     return Claim(identity, first, start, end, await _digest(log, first, start, end))
 
 
-async def verdict_on(log: SentLog, claim: Claim) -> Verdict:
+async def verdict_on(log: SentLog, claim: Claim) -> ClaimVerdict:
     """Return what a master with this log says to a slave's claim."""
     bounds = log.bounds
     if not claim.end:
-        return Verdict.AGREES
+        return ClaimVerdict.AGREES
     if claim.end > bounds.end:
-        return Verdict.LONGER
+        return ClaimVerdict.LONGER
     if claim.end <= bounds.start:
-        return Verdict.DELETED
+        return ClaimVerdict.DELETED
     is_sound = bounds.start <= claim.first <= claim.start <= claim.end <= claim.start + MOST_BYTES
     is_equal = is_sound and claim.digest == await _digest(log, claim.first, claim.start, claim.end)
-    return Verdict.AGREES if is_equal else Verdict.DIFFERS
+    return ClaimVerdict.AGREES if is_equal else ClaimVerdict.DIFFERS
 
 
 async def _last_part(log: SentLog, first: int, end: int) -> int:

@@ -18,7 +18,7 @@ from firearrow.errors import FireArrowError
 from firearrow.runtime.process import give_back_memory
 from firearrow.runtime.turn import breathe
 from firearrow.store.store import Store
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 CHECK_S: Final = 0.1
 """Seconds between two looks for heartbeats that are due and slaves that are silent."""
@@ -75,7 +75,7 @@ class Master:
         self._group: asyncio.TaskGroup | None = None
         self.catching_up = asyncio.Lock()
         self._left = 0
-        self._refusals = Damped()
+        self._refusals = DampedEvents()
         self.on_look: Callable[[], None] = lambda: None
         """Called when a slave has reported, came or left, and every `CHECK_S`."""
 

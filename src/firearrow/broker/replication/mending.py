@@ -15,7 +15,7 @@ from typing import Final
 from firearrow.broker.identity import Identity
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.fastjson import decode
-from firearrow.model.epochs import EpochEntry, Epochs, common_end
+from firearrow.model.epochs import Epoch, Epochs, common_end
 from firearrow.protocol.bodies.naming.route import GetBrokerMemberGroupBody
 from firearrow.protocol.bodies.replication.replication import EpochEntryCache
 from firearrow.protocol.requests.message.query import ViewMessageById
@@ -25,7 +25,7 @@ from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.store.recovery.damage import BadRange
 from firearrow.store.store import Store
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 PERIOD_S: Final = 5.0
 """Seconds between two looks for bad ranges."""
@@ -34,7 +34,7 @@ TIMEOUT_MS: Final = 5_000
 log = logging.getLogger(__name__)
 
 
-class Mending:
+class RecordMender:
     """Fetches good copies of bad records."""
 
     def __init__(self, store: Store, caller: Caller, name_servers: Sequence[Address], identity: Identity) -> None:
@@ -42,7 +42,7 @@ class Mending:
         self._caller = caller
         self._name_servers = name_servers
         self._identity = identity
-        self._failures = Damped()
+        self._failures = DampedEvents()
 
     async def run(self) -> None:
         """Mend until cancelled."""
@@ -90,7 +90,7 @@ class Mending:
             return not mine.entries  # neither has epochs: a slave of the manual modes, or its master
         cache = decode(reply.body, EpochEntryCache)
         try:
-            its = Epochs(tuple(EpochEntry(one.epoch, one.start_offset) for one in cache.epoch_list or ()))
+            its = Epochs(tuple(Epoch(one.epoch, one.start_offset) for one in cache.epoch_list or ()))
         except ValueError:
             return False
         common = common_end(mine, self._store.log.tail, its, cache.max_offset)

@@ -14,6 +14,8 @@ import logging
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from firearrow.access.copies import AccountCopies
 from firearrow.broker.delivery.schedule import DelayedDelivery
 from firearrow.broker.replication.offset_copies import OffsetCopies, ToldOffsets, joined
@@ -21,7 +23,9 @@ from firearrow.broker.replication.table_pages import TablePages
 from firearrow.broker.replication.table_source import NOTHING, TableSource
 from firearrow.broker.replication.topic_copies import TopicCopies
 from firearrow.broker.state.saved import keep
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.offset_book import OffsetBook
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import ConnectionLost, FireArrowError, RequestRefused
 from firearrow.fastjson import decode
 from firearrow.protocol.bodies.admin.topic import TopicConfigAndMappingTable
@@ -37,11 +41,13 @@ from firearrow.protocol.requests.replication.replication import (
     GetTimerCheckPoint,
 )
 from firearrow.remoting.caller import Caller
+from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.network import Address
 from firearrow.store.placement import Rows
+from firearrow.store.store import Store
 from firearrow.store.timer.files import keep_copied_check
 from firearrow.store.timer.layout import TimerCheck
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 PERIOD_S: Final = 10.0
 GROUP_PERIOD_S: Final = 1.0
@@ -56,7 +62,7 @@ NOT_COPIED: Final = (ResponseCode.NO_PERMISSION, ResponseCode.REQUEST_CODE_NOT_S
 log = logging.getLogger(__name__)
 
 
-class Told(NamedTuple):
+class MasterChanges(NamedTuple):
     """The deliveries and deletions that a master told, while the end of its log went from one offset to another."""
 
     agreed: int
@@ -81,29 +87,40 @@ class Told(NamedTuple):
     timers: TimerCheck | None
 
 
+class CopiedTables(Struct, frozen=True, kw_only=True, eq=False):
+    """The tables that a slave copies from its master."""
+
+    topics: TopicBook
+    groups: GroupBook
+    offsets: OffsetBook
+    delays: DelayedDelivery
+
+
 class Metadata:
     """Keeps the tables of a slave equal to those of its master."""
 
     def __init__(
         self,
-        tables: Tables,
-        delays: DelayedDelivery,
+        tables: CopiedTables,
         caller: Caller,
         source: TableSource,
         period_s: float = PERIOD_S,
+        *,
+        store: Store,
+        disk: Disk,
     ) -> None:
         self._tables = tables
         self._source = source
         self._period_s = period_s
-        self._told: Told | None = None
-        self._topics = tables.topics
-        self._delays = delays
+        self._told: MasterChanges | None = None
+        self._store = store
+        self._disk = disk
         self._caller = caller
         self._pages = TablePages(caller)
         self._wanted = asyncio.Event()
-        self._failures = Damped()
-        self._offsets = OffsetCopies(tables.offsets, self._knows)
-        self._topic_copies = TopicCopies(tables)
+        self._failures = DampedEvents()
+        self._offsets = OffsetCopies(tables.offsets.table, self._knows)
+        self._topic_copies = TopicCopies(store, tables.offsets.table, tables.topics)
         self._timers_seen: TimerCheck | None = None
         self._told_taken = NOTHING
         self._has_copied = False
@@ -111,8 +128,8 @@ class Metadata:
         """Takes users and rules of the master; None when access is off, or the accounts are those of 4.9's file."""
         self.master: Address | None = None
         """The address of the master; None while it is not known."""
-        tables.store.views.dispatch.views.append(self._arrived)
-        tables.store.queues.on_anew.append(self._begins_anew)
+        store.views.dispatch.views.append(self._arrived)
+        store.queues.on_anew.append(self._begins_anew)
 
     def found(self, master: Address) -> None:
         """Copy the tables of the master at this address from now on."""
@@ -125,19 +142,19 @@ class Metadata:
         self._wanted.set()
 
     def _arrived(self, rows: Rows) -> None:
-        known = self._topics.table
+        known = self._tables.topics.table
         if any(row[0].topic not in known for row in rows):
             if self._source.is_ours:  # such a master makes topics of records that come late, so this one may be gone
                 self._topic_copies.look_again()
             self._wanted.set()
 
     def _knows(self, topic: str, group: str) -> bool:
-        return topic in self._topics.table and group in self._tables.groups.table
+        return topic in self._tables.topics.table and group in self._tables.groups.table
 
     def _begins_anew(self, topic: str, queue_id: int, end: int) -> None:
         """Delete the offsets in a queue whose topic was deleted and created again."""
-        self._tables.offsets.forget_queue(topic, queue_id)
-        self._tables.offset_file.changed()
+        self._tables.offsets.table.forget_queue(topic, queue_id)
+        self._tables.offsets.file.changed()
         self._offsets.ended(topic, end)
 
     async def run(self) -> None:
@@ -199,7 +216,7 @@ class Metadata:
         log_end = await self._source.log_end(master)
         if self._source.agreed != agreed:
             raise ConnectionLost(f"the connection that copies the log of {master} ended while the tables were read")
-        if topics is not None and (gone := self._topics.adopt(topics, is_first=not self._has_copied)):
+        if topics is not None and (gone := self._tables.topics.adopt(topics, is_first=not self._has_copied)):
             self._topic_copies.look_again(gone)
         if groups is not None:
             self._tables.groups.adopt(groups, is_first=not self._has_copied)
@@ -209,7 +226,9 @@ class Metadata:
             self._drop_told()
         if self._told is None:  # else the log has not got what belongs to those of an earlier look
             delayed = decode(delays.body, DelayOffsetTable)
-            self._told = Told(agreed, told_at, passed_on, log_start, log_end, number, deleted, offsets, delayed, timers)
+            self._told = MasterChanges(
+                agreed, told_at, passed_on, log_start, log_end, number, deleted, offsets, delayed, timers
+            )
 
     def _drop_told(self) -> None:
         """Take nothing of what was told, and find again what the master has no more."""
@@ -222,7 +241,7 @@ class Metadata:
             first = await self._caller.call(
                 master, GetAllTopicConfig(topic_seq=0, max_topic_num=1), timeout_ms=TIMEOUT_MS
             )
-            if decode(first.body, TopicConfigAndMappingTable).data_version == self._topics.table.version:
+            if decode(first.body, TopicConfigAndMappingTable).data_version == self._tables.topics.table.version:
                 return None
         return await self._pages.topics(master)
 
@@ -276,7 +295,7 @@ class Metadata:
             return
         try:
             async with asyncio.timeout(PERIOD_S):
-                await self._tables.store.dispatched(told.log_end)
+                await self._store.dispatched(told.log_end)
                 may_take = await self._source.still_agrees(told.agreed)
         except TimeoutError:
             return
@@ -284,13 +303,13 @@ class Metadata:
             self._drop_told()
             return
         self._told = None
-        self._tables.store.retention.master_start = told.log_start
+        self._store.retention.master_start = told.log_start
         await self._topic_copies.end_lives(told.deleted)
         if self._source.deletes and told.passed_on is not None:
             # only now the queues here have all records of before the master told its topics
             await self._topic_copies.delete_strays(told.passed_on, known=not self._source.is_ours)
         has_all = await self._offsets.take(told.offsets, told.told_at, deletes=self._source.deletes)
-        self._tables.offset_file.changed()
+        self._tables.offsets.file.changed()
         self._take_delays(told.delays)
         await self._take_timers(told.timers)
         await self._tell_taken(told.number if has_all else None)
@@ -301,7 +320,7 @@ class Metadata:
         if number is None or number <= self._told_taken or self.master is None:
             return
         tables = self._tables
-        for file in (tables.topics.file, tables.groups.file, tables.offset_file):
+        for file in (tables.topics.file, tables.groups.file, tables.offsets.file):
             await keep(file.changed)
         self._told_taken = number
         await self._source.taken(self.master, number)
@@ -309,12 +328,12 @@ class Metadata:
     async def _take_timers(self, check: TimerCheck | None) -> None:
         """Keep how far the master's timers are: a slave that is started as master makes its wheel from the log."""
         if check is not None and check.queue_offset and check != self._timers_seen:
-            await keep_copied_check(self._tables.disk, check)
+            await keep_copied_check(self._disk, check)
             self._timers_seen = check
 
     def _take_delays(self, table: DelayOffsetTable) -> None:
-        offsets = self._delays.offsets
+        offsets = self._tables.delays.offsets
         for level, offset in table.offset_table.items():
             if offsets[level] != offset:
                 offsets.advance(level, offset)
-        self._delays.file.changed()
+        self._tables.delays.file.changed()

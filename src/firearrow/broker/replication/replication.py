@@ -7,25 +7,22 @@ serves without it, with a warning.
 import logging
 from typing import Protocol
 
-from firearrow.broker.delivery.schedule import DelayedDelivery
-from firearrow.broker.replication.comparing_slave import ComparingSlave
 from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.master import Master
 from firearrow.broker.replication.metadata import Metadata
 from firearrow.broker.replication.near_slaves import NearSlaves
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.replication.table_source import AnyMaster
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import ListenFailed, SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
-from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
+from firearrow.store.store import Store
 
 log = logging.getLogger(__name__)
 
 
-class Reports(Protocol):
+class ReportCounter(Protocol):
     """Counts, at a master of an elected group, the table changes that its replicas have."""
 
     def knows(self, replica: int, epoch: int, directory: int) -> bool:
@@ -42,36 +39,25 @@ class Replication:
 
     def __init__(
         self,
-        tables: Tables,
+        settings: LiveSettings,
         network: Network,
+        ha_port: int,
         *,
         master: Master | None = None,
         confirmation: Confirmation | None = None,
         slave: Slave | None = None,
         metadata: Metadata | None = None,
     ) -> None:
-        self._settings = tables.settings
-        self._identity = tables.identity
+        self._settings = settings
+        self._ha_port = ha_port
         self._network = network
         self.master = master
         self.confirmation = confirmation
         """The line in which sends wait for slaves; None when they do not wait."""
         self.slave = slave
         self.metadata = metadata
-        self.reports: Reports | None = None
+        self.reports: ReportCounter | None = None
         """Takes the replicas' reports on their table changes; None outside of elected groups."""
-
-    @classmethod
-    def by_settings(cls, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> "Replication":
-        """Return the replication that ``brokerRole`` asks for."""
-        settings, store = tables.settings, tables.store
-        if settings.value.replication.is_slave:
-            slave = ComparingSlave(tables, network)
-            metadata = Metadata(tables, delays, caller, AnyMaster(caller, slave.agreement))
-            slave.agreement.on_reached = metadata.look
-            return cls(tables, network, slave=slave, metadata=metadata)
-        master = Master(store, settings)
-        return cls(tables, network, master=master, confirmation=_confirmation(master, tables))
 
     async def start(self, life: Lifetime) -> None:
         """Begin to serve slaves, or to copy a master."""
@@ -83,7 +69,7 @@ class Replication:
 
     async def _listen(self, life: Lifetime, master: Master) -> None:
         config = self._settings.value.replication
-        address = Address(self._settings.broker.bind_address, self._identity.ha_port)
+        address = Address(self._settings.broker.bind_address, self._ha_port)
         try:
             listener = await self._network.listen(master.connection, address)
         except ListenFailed as error:
@@ -107,11 +93,11 @@ class Replication:
             log.warning("a name server told a wrong address of the master: %s", error, extra={"reason": str(error)})
 
 
-def _confirmation(master: Master, tables: Tables) -> Confirmation | None:
-    settings = tables.settings
+def confirmation_by_settings(master: Master, store: Store, settings: LiveSettings) -> Confirmation | None:
+    """Return the line in which sends wait for slaves; None if ``brokerRole`` does not ask for it."""
     if settings.value.replication.broker_role != "SYNC_MASTER":
         return None
-    slaves = NearSlaves(lambda: master.acked, lambda: master.end, settings, tables.store.log.dispatch_below)
+    slaves = NearSlaves(lambda: master.acked, lambda: master.end, settings, store.log.dispatch_below)
     master.on_look = slaves.look
     settings.on_change.append(slaves.look)
     slaves.look()

@@ -17,7 +17,7 @@ from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Spans, joined, report
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Address, Network
 from firearrow.store.store import Store
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 RECONNECT_S: Final = 1.0
 FIRST_BYTE_S: Final = 1.0
@@ -37,7 +37,7 @@ class Slave:
         self._settings = settings
         self._network = network
         self._found = asyncio.Event()
-        self._failures = Damped()
+        self._failures = DampedEvents()
         self._pause_s = RECONNECT_S
         self.address: Address | None = None
         """The address at which the master sends its log; None while unknown."""
@@ -85,7 +85,7 @@ class Slave:
             log.warning("the log of master %s is not copied for now: %s", self.address, error, extra=extra)
 
     async def _follow(self, address: Address) -> None:
-        link = Link()
+        link = MasterLink()
         transport = await self._network.connect(lambda: link, address)
         try:
             self._copy.interrupted()
@@ -96,7 +96,7 @@ class Slave:
         finally:
             transport.abort()
 
-    async def _receive(self, link: "Link") -> None:
+    async def _receive(self, link: "MasterLink") -> None:
         config = self._settings.value.replication
         silence_s = config.ha_housekeeping_interval / 1000
         pause_s = min(self._heartbeat_s, silence_s)
@@ -138,7 +138,7 @@ class Slave:
     def _kept(self) -> int:
         return self._log.kept
 
-    def _report_when_kept(self, link: "Link", end: int) -> None:
+    def _report_when_kept(self, link: "MasterLink", end: int) -> None:
         def reached(error: FireArrowError | None) -> None:
             if error is None:
                 self._report(link, end)
@@ -150,13 +150,13 @@ class Slave:
         """The longest time between two reports."""
         return self._settings.value.replication.ha_send_heartbeat_interval / 1000
 
-    def _report(self, link: "Link", offset: int) -> None:
+    def _report(self, link: "MasterLink", offset: int) -> None:
         self.wrote_ms = self._now_ms()
         self._reported_s = asyncio.get_running_loop().time()
         link.send(report(offset))
 
 
-class Link(asyncio.Protocol):
+class MasterLink(asyncio.Protocol):
     """The connection to the master: received pieces wait here, and the peer is paused when they are too many."""
 
     def __init__(self) -> None:

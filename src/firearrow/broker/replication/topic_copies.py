@@ -16,10 +16,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model.names import is_system_topic
 from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ConsumeQueue
+from firearrow.store.store import Store
 
 LOOKED_AT_ONCE: Final = 100
 """Topics that are looked at before other work has its turn."""
@@ -30,9 +32,10 @@ log: Final = logging.getLogger(__name__)
 class TopicCopies:
     """Deletes queues that belong to no topic of the master."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._store = tables.store
+    def __init__(self, store: Store, offsets: OffsetTable, topics: TopicBook) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._store = store
         self._may_be_strays = True
         self._gone: set[str] = set()
 
@@ -67,7 +70,7 @@ class TopicCopies:
 
         def ended(topic: str, _log_end: int) -> None:
             gone.add(topic)
-            self._tables.offsets.forget_topic(topic)
+            self._offsets.forget_topic(topic)
 
         def is_over(topic: str) -> bool:
             return self._is_stray(topic) and self._ends_below(topic, below)
@@ -79,10 +82,10 @@ class TopicCopies:
         return len(gone) == len(strays)
 
     def _is_stray(self, topic: str) -> bool:
-        return topic not in self._tables.topics.table.topics and not self._is_system(topic)
+        return topic not in self._topics.table.topics and not self._is_system(topic)
 
     def _is_system(self, topic: str) -> bool:
-        return is_system_topic(topic) or topic in self._tables.topics.table.system
+        return is_system_topic(topic) or topic in self._topics.table.system
 
     async def end_lives(self, deleted: Mapping[str, int]) -> None:
         """Delete the queues of lives that are over: of deleted topics whose records all lie below an end of the log."""

@@ -9,26 +9,30 @@ from typing import Final
 
 import msgspec
 
-from firearrow.broker.statistics.meters import Counts
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.statistics.meters import TrafficCounts
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model import names
 from firearrow.model.flags import MULTI_TAGS
 from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.runtime.clock import Clock
 from firearrow.store.placement import QueueTail
+from firearrow.store.store import Store
 
 KNOWN_MAX: Final = 65_536
 """Most topics in the table; a full table is emptied."""
 MULTI_TAG: Final = "MULTI_TAG"
 
 
-class Checked(msgspec.Struct):
+class CheckedTopic(msgspec.Struct):
     """One checked topic."""
 
     topic: str
     limit: int
     """The number of queues: queue ids from this one on do not exist."""
     added_flags: int
-    counts: Counts
+    counts: TrafficCounts
     tail_of: Callable[[str, int], QueueTail]
     tails: dict[int, QueueTail]
     """The tails of the topic's queues, filled when a queue is first used."""
@@ -42,16 +46,18 @@ class Checked(msgspec.Struct):
 class CheckedTopics:
     """The checked topics of one broker, by name in ``by_name``."""
 
-    def __init__(self, tables: Tables) -> None:
-        self.by_name: Final[dict[str, Checked]] = {}
-        self._topics = tables.topics
-        self._settings = tables.settings
-        self._stats = tables.stats
-        self._clock = tables.clock
-        self._tail_of = tables.store.queues.tail_of
-        tables.settings.on_change.append(self.by_name.clear)
-        tables.topics.on_changed.append(lambda _: self.by_name.clear())
-        tables.topics.on_deleted.append(lambda _: self.by_name.clear())
+    def __init__(
+        self, *, topics: TopicBook, settings: LiveSettings, stats: BrokerStats, clock: Clock, store: Store
+    ) -> None:
+        self.by_name: Final[dict[str, CheckedTopic]] = {}
+        self._topics = topics
+        self._settings = settings
+        self._stats = stats
+        self._clock = clock
+        self._tail_of = store.queues.tail_of
+        settings.on_change.append(self.by_name.clear)
+        topics.on_changed.append(lambda _: self.by_name.clear())
+        topics.on_deleted.append(lambda _: self.by_name.clear())
 
     def remember(self, topic: TopicConfig) -> None:
         """Let the next message of this topic take the short way, unless every message of the topic needs its checks."""
@@ -64,7 +70,7 @@ class CheckedTopics:
             self.by_name.clear()
         limit = max(topic.write_queue_nums, topic.read_queue_nums)
         counts = self._stats.of_topic(name)
-        self.by_name[name] = Checked(name, limit, added_flags(topic), counts, self._tail_of, {})
+        self.by_name[name] = CheckedTopic(name, limit, added_flags(topic), counts, self._tail_of, {})
 
 
 def added_flags(topic: TopicConfig) -> int:

@@ -21,7 +21,7 @@ class AnswerMarks(Fields, frozen=True, kw_only=True, gc=False):
     trace_on: bool = msgspec.field(name="TRACE_ON")
 
 
-class Marks(msgspec.Struct, frozen=True):
+class SendMarks(msgspec.Struct, frozen=True):
     """The marks of one broker, ready for records and for answers."""
 
     on_answers: AnswerMarks
@@ -30,7 +30,7 @@ class Marks(msgspec.Struct, frozen=True):
     id_prefix: str
 
     @classmethod
-    def make(cls, region: str, cluster: str, store_host: HostBytes, *, trace_on: bool) -> "Marks":
+    def make(cls, region: str, cluster: str, store_host: HostBytes, *, trace_on: bool) -> "SendMarks":
         """Return the marks of a broker."""
         stored = {keys.MSG_REGION: region, keys.TRACE_ON: str(trace_on).lower(), keys.CLUSTER: cluster}
         return cls(

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Promise(Struct, frozen=True):
+class FixedSetting(Struct, frozen=True):
     """A setting whose ``kept`` values describe this broker anyway; any other value asks for a missing feature."""
 
     kept: frozenset[str]
@@ -26,12 +26,12 @@ class Promise(Struct, frozen=True):
         return value.lower() in self.kept
 
 
-def _off(reason: str) -> Promise:
-    return Promise(frozenset({"false", ""}), reason)
+def _off(reason: str) -> FixedSetting:
+    return FixedSetting(frozenset({"false", ""}), reason)
 
 
-def _unset(reason: str) -> Promise:
-    return Promise(frozenset({""}), reason)
+def _unset(reason: str) -> FixedSetting:
+    return FixedSetting(frozenset({""}), reason)
 
 
 _CONTROLLER: Final = "there is no controller here: brokers of a group choose their master by etcd (coordinatorAddress)"
@@ -44,7 +44,7 @@ REFUSED: Final = {
     "duplicationEnable": _off("a log is copied from offset 0 or from where its copy ends, never twice"),
     "allAckInSyncStateSet": _off(_CONTROLLER),
     "enableSlaveActingMaster": _off("a slave never acts for its master: start it as a master instead"),
-    "totalReplicas": Promise(frozenset({"1", ""}), "it belongs to slaves that act for their master"),
+    "totalReplicas": FixedSetting(frozenset({"1", ""}), "it belongs to slaves that act for their master"),
     "enableAutoInSyncReplicas": _off("it belongs to slaves that act for their master"),
     "enableControllerMode": _off(_CONTROLLER),
     "controllerAddr": _unset(_CONTROLLER),
@@ -55,8 +55,8 @@ REFUSED: Final = {
     "dLegerSelfId": _unset("DLedger is not offered; a replicated log comes later"),
     "preferredLeaderId": _unset("DLedger is not offered; a replicated log comes later"),
     "storePathDLedgerCommitLog": _unset("DLedger is not offered; a replicated log comes later"),
-    "storeType": Promise(frozenset({"default", ""}), _ROCKSDB),
-    "configManagerVersion": Promise(frozenset({"v1", ""}), _ROCKSDB),
+    "storeType": FixedSetting(frozenset({"default", ""}), _ROCKSDB),
+    "configManagerVersion": FixedSetting(frozenset({"v1", ""}), _ROCKSDB),
     "rocksdbCQDoubleWriteEnable": _off(_ROCKSDB),
     "timerRocksDBEnable": _off(_ROCKSDB),
     "transRocksDBEnable": _off(_ROCKSDB),
@@ -68,7 +68,7 @@ REFUSED: Final = {
     "enableLmq": _off("light queues are not offered yet"),
     "enableMultiDispatch": _off("light queues are not offered yet"),
     "enableConsumeQueueExt": _off("extended queue entries are not written; Apache reads the plain ones"),
-    "defaultMessageRequestMode": Promise(frozenset({"pull", ""}), "pop consumption is not offered yet"),
+    "defaultMessageRequestMode": FixedSetting(frozenset({"pull", ""}), "pop consumption is not offered yet"),
     "useStaticSubscription": _off("subscriptions kept by the broker are not offered yet"),
     "enableMixedMessageType": _off("topics of mixed message types are not offered"),
     "coldDataFlowControlEnable": _off("the control of cold reads is not offered; cold reads never hold up others here"),

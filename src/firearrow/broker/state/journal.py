@@ -41,7 +41,7 @@ class Edition(msgspec.Struct, frozen=True):
         return len(data) == self.size and crc32(data) == self.crc
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """One decoded record."""
 
     number: int
@@ -49,7 +49,7 @@ class Record(NamedTuple):
     payload: bytes
 
 
-class Journal(NamedTuple):
+class DecodedJournal(NamedTuple):
     """A decoded journal."""
 
     editions: tuple[Edition, ...] = ()
@@ -83,7 +83,7 @@ def encode_edition(number: int, edition: Edition) -> bytes:
     return encode_record(number, EDITION, msgspec.json.encode(edition))
 
 
-def read_journal(data: bytes) -> Journal:
+def read_journal(data: bytes) -> DecodedJournal:
     """Decode every readable record; a torn end is not counted as lost, because it was never reported as durable."""
     records = _records(data)
     editions, changes = [], []
@@ -95,12 +95,12 @@ def read_journal(data: bytes) -> Journal:
         else:
             changes.append((record.number, tuple(record.payload.split(b"\n"))))
     lost = max(records) - len(records) if records else 0
-    return Journal(tuple(editions), tuple(changes), lost)
+    return DecodedJournal(tuple(editions), tuple(changes), lost)
 
 
-def _records(data: bytes) -> dict[int, Record]:
+def _records(data: bytes) -> dict[int, JournalRecord]:
     """Return every intact record once, in the order of the numbers."""
-    found: dict[int, Record] = {}
+    found: dict[int, JournalRecord] = {}
     at = data.find(_MAGIC)
     while at >= 0:
         record = _record_at(data, at)
@@ -112,7 +112,7 @@ def _records(data: bytes) -> dict[int, Record]:
     return dict(sorted(found.items()))
 
 
-def _record_at(data: bytes, at: int) -> Record | None:
+def _record_at(data: bytes, at: int) -> JournalRecord | None:
     head = data[at : at + _HEAD.size]
     seal = data[at + _HEAD.size : at + _HEAD_BYTES]
     if len(seal) < _CRC.size or _CRC.unpack(seal)[0] != crc32(head):
@@ -121,7 +121,7 @@ def _record_at(data: bytes, at: int) -> Record | None:
     payload = data[at + _HEAD_BYTES : at + _HEAD_BYTES + length]
     if len(payload) < length or crc32(payload) != crc or kind not in (CHANGES, EDITION) or number == 0:
         return None
-    return Record(number, kind, payload)
+    return JournalRecord(number, kind, payload)
 
 
 def _edition(payload: bytes) -> Edition | None:

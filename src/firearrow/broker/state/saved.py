@@ -14,7 +14,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 
-class Saved:
+class SaveWaiter:
     """Lets a coroutine wait for the callback of `StateFile.changed`."""
 
     def __init__(self) -> None:
@@ -28,6 +28,7 @@ class Saved:
             self._future.set_result(None)
         else:
             self._future.set_exception(Refused(ResponseCode.SYSTEM_ERROR, f"it could not be stored: {error}"))
+            self._future.exception()  # no complaint when the work ends by another failure before it waits for this one
 
     async def wait(self) -> None:
         """Wait until the change is durable; raise ``Refused`` when the write failed."""
@@ -36,7 +37,7 @@ class Saved:
 
 async def keep(changed: Callable[[OnSaved], None]) -> None:
     """Wait until all noted changes of a file are durable; raise ``Refused`` when the write failed."""
-    saved = Saved()
+    saved = SaveWaiter()
     changed(saved.tell)
     await saved.wait()
 

@@ -22,8 +22,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from firearrow.broker.state.journal import Edition, Journal, encode_changes, encode_edition, read_journal
-from firearrow.broker.state.whole_file import PAUSE_S, Choice, Draft, choose, find, find_both
+from firearrow.broker.state.journal import DecodedJournal, Edition, encode_changes, encode_edition, read_journal
+from firearrow.broker.state.whole_file import PAUSE_S, EditionDraft, FileChoice, choose, find, find_both
 from firearrow.errors import BadBody, BrokenInvariant, DiskError, FireArrowError, SettingsError, SyncFailed
 from firearrow.runtime.disk.door import Disk, File, parent_of
 from firearrow.store.paths import OURS
@@ -44,7 +44,7 @@ RETRY_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-class Table(Protocol):
+class StateTable(Protocol):
     """A table that a state file stores. Journal lines have the table's own format; no line holds a line feed."""
 
     changes: dict[Any, None]
@@ -78,7 +78,7 @@ class StateFile:
         self,
         disk: Disk,
         path: str,
-        table: Table,
+        table: StateTable,
         *,
         interval_ms: int = 0,
         settled: Callable[[], Awaitable[None]] = _at_once,
@@ -110,7 +110,7 @@ class StateFile:
     async def load(self) -> bool:
         """Load the table; return whether there was a file. Raise when neither copy can be read."""
         found = await find(self._disk, self.journal_path)
-        journal = Journal() if found is None else read_journal(found.data)
+        journal = DecodedJournal() if found is None else read_journal(found.data)
         if journal.lost:
             log.error("%s: %d records of the journal cannot be read and are lost", self.journal_path, journal.lost)
         file, copy, unreadable = await find_both(self._disk, self.path)
@@ -124,7 +124,7 @@ class StateFile:
         self._restore(choice, journal)
         return True
 
-    def _restore(self, choice: Choice, journal: Journal) -> None:
+    def _restore(self, choice: FileChoice, journal: DecodedJournal) -> None:
         faults = []
         for file in choice.files:
             try:
@@ -329,7 +329,7 @@ class StateFile:
             if self._journal is None and self._edition is not None:
                 await self._begin_journal()
             holds = self._number
-        draft = Draft(self._disk, self.path)
+        draft = EditionDraft(self._disk, self.path)
         try:
             await self._make_directory(self.path)
             edition = await draft.write(self._table.pieces(), pause_s=pause_s)
@@ -340,7 +340,7 @@ class StateFile:
             await draft.discard()
             raise
 
-    async def _put_in_place(self, draft: Draft, edition: Edition, holds: int) -> None:
+    async def _put_in_place(self, draft: EditionDraft, edition: Edition, holds: int) -> None:
         if self._journal is not None:
             # Whether a crash leaves the old file or the new one, the journal must hold its edition.
             known = Edition(edition.size, edition.crc, holds)

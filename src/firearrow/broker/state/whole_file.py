@@ -19,7 +19,7 @@ from zlib import crc32
 from firearrow.broker.state.journal import Edition
 from firearrow.errors import DiskError, FileMissing
 from firearrow.runtime.disk.door import Disk, parent_of
-from firearrow.store.ours.copies import read_copies
+from firearrow.store.sidecars.copies import read_copies
 
 ROTTEN_BITS_MAX: Final = 64
 """A file that has the length of its copy and differs in at most so many bits has rotted."""
@@ -29,17 +29,17 @@ PAUSE_S: Final = 0.002
 """The pause between two pieces, so that a request waits for one piece at most, and seldom."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file that exists, with its bytes."""
 
     path: str
     data: bytes
 
 
-class Choice(NamedTuple):
+class FileChoice(NamedTuple):
     """The files to read, in the order in which to try them, and the fault for the log."""
 
-    files: tuple[Found, ...] = ()
+    files: tuple[FoundFile, ...] = ()
     complaint: str = ""
     is_rotten: bool = False
 
@@ -49,37 +49,37 @@ def copy_of(path: str) -> str:
     return f"{path}.bak"
 
 
-async def find(disk: Disk, path: str) -> Found | None:
+async def find(disk: Disk, path: str) -> FoundFile | None:
     """Read a file; return None when it does not exist."""
     try:
-        return Found(path, await disk.read_whole(path))
+        return FoundFile(path, await disk.read_whole(path))
     except FileMissing:
         return None
 
 
-async def find_both(disk: Disk, path: str) -> tuple[Found | None, Found | None, DiskError | None]:
+async def find_both(disk: Disk, path: str) -> tuple[FoundFile | None, FoundFile | None, DiskError | None]:
     """Read both copies of a file; return them and the error of a copy that exists and cannot be read."""
     paths = (path, copy_of(path))
     (file, copy), unreadable = await read_copies(disk, paths)
     return (
-        None if file is None else Found(paths[0], file),
-        None if copy is None else Found(paths[1], copy),
+        None if file is None else FoundFile(paths[0], file),
+        None if copy is None else FoundFile(paths[1], copy),
         unreadable,
     )
 
 
-def choose(file: Found | None, copy: Found | None, editions: Sequence[Edition]) -> Choice:
+def choose(file: FoundFile | None, copy: FoundFile | None, editions: Sequence[Edition]) -> FileChoice:
     """Choose which of the two copies to read."""
     if file is None:
-        return Choice() if copy is None else Choice((copy,), f"{copy.path} is there alone")
+        return FileChoice() if copy is None else FileChoice((copy,), f"{copy.path} is there alone")
     both = (file,) if copy is None else (file, copy)
     if not editions or any(edition.is_of(file.data) for edition in editions):
-        return Choice(both)
+        return FileChoice(both)
     is_ours = copy is not None and any(edition.is_of(copy.data) for edition in editions)
     if copy is not None and is_ours and _is_rotten(file.data, copy.data):
         complaint = f"{file.path} is not what was written: it has rotted, and its copy is read"
-        return Choice((copy, file), complaint, is_rotten=True)
-    return Choice(both, f"{file.path} was written by somebody else since: it is believed where it can be read")
+        return FileChoice((copy, file), complaint, is_rotten=True)
+    return FileChoice(both, f"{file.path} was written by somebody else since: it is believed where it can be read")
 
 
 def _is_rotten(data: bytes, whole: bytes) -> bool:
@@ -91,7 +91,7 @@ def _is_rotten(data: bytes, whole: bytes) -> bool:
     return differing.bit_count() <= ROTTEN_BITS_MAX
 
 
-class Draft:
+class EditionDraft:
     """A new edition: two copies written aside."""
 
     def __init__(self, disk: Disk, path: str) -> None:

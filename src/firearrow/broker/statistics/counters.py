@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from firearrow.broker.statistics.history import CountHistory
-from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, Counts, Meter, Span
+from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, Meter, SpanGrowth, TrafficCounts
 from firearrow.protocol.bodies.admin.stats import BrokerStatsData, BrokerStatsItem
 from firearrow.runtime.turn import breathe
 
@@ -46,7 +46,7 @@ STATISTICS: Final = {
 """The counter of every statistic, and whether the statistic counts messages or bytes."""
 KINDS: Final = ("put", "get", "back", "dead", "filtered", "judged", "unjudged")
 """The kinds of counters; ``unjudged`` counts messages without a verdict, and the microseconds of all verdicts."""
-ROWS_AT_ONCE: Final = 2_000
+ROWS_AT_ONCE: Final = 250
 
 
 class _Family:
@@ -54,18 +54,18 @@ class _Family:
 
     def __init__(self, history: CountHistory) -> None:
         self._history = history
-        self._rows: dict[str, tuple[Counts, int]] = {}
-        self._gone = Counts()
+        self._rows: dict[str, tuple[TrafficCounts, int]] = {}
+        self._gone = TrafficCounts()
         """The sums of the counters of deleted topics."""
 
-    def of(self, key: str) -> Counts:
+    def of(self, key: str) -> TrafficCounts:
         known = self._rows.get(key)
         if known is None:
-            counts = Counts()
+            counts = TrafficCounts()
             known = self._rows[key] = (counts, self._history.add(counts))
         return known[0]
 
-    def items(self) -> list[tuple[str, Counts]]:
+    def items(self) -> list[tuple[str, TrafficCounts]]:
         return [(key, counts) for key, (counts, _) in self._rows.items()]
 
     def row(self, key: str) -> int | None:
@@ -118,7 +118,7 @@ class BrokerStats:
 
     # ---- counting
 
-    def of_topic(self, topic: str) -> Counts:
+    def of_topic(self, topic: str) -> TrafficCounts:
         """Return the counter of messages stored for a topic; the caller adds to it."""
         return self._families["put"].of(topic)
 
@@ -161,7 +161,7 @@ class BrokerStats:
         """Count a message that became a dead letter of a group."""
         self._families["dead"].of(f"{topic}@{group}").messages += 1
 
-    def counts(self, kind: str) -> list[tuple[str, Counts]]:
+    def counts(self, kind: str) -> list[tuple[str, TrafficCounts]]:
         """Return the counters of a kind, by topic or by ``topic@group``."""
         return self._families[kind].items()
 
@@ -211,7 +211,7 @@ class BrokerStats:
             return None
         return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
 
-    def _over(self, name: str, key: str, span_ms: int, now_ms: int) -> Span | None:
+    def _over(self, name: str, key: str, span_ms: int, now_ms: int) -> SpanGrowth | None:
         meter = {BROKER_PUT_NUMS: self.put, BROKER_GET_NUMS: self.got}.get(name) if key == self._cluster else None
         if meter is not None:
             return meter.over(span_ms, now_ms)
@@ -243,7 +243,7 @@ class BrokerStats:
         self._days = (put, self.put.total, got, self.got.total)
 
 
-def _item(span: Span) -> BrokerStatsItem:
+def _item(span: SpanGrowth) -> BrokerStatsItem:
     return BrokerStatsItem(sum=span.total, tps=span.per_second, avgpt=span.per_event)
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, SAMPLE_MS, Counts, Span
+from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, SAMPLE_MS, SpanGrowth, TrafficCounts
 
 ROWS_AT_ONCE: Final = 2_000
 
@@ -21,7 +21,7 @@ class _Moment(NamedTuple):
     size: "array[int]"
 
 
-class _Spaced:
+class _SpacedMoments:
     """The moments of one span of time, at least ``apart_ms`` apart."""
 
     def __init__(self, span_ms: int, apart_ms: int, first: _Moment) -> None:
@@ -43,11 +43,11 @@ class CountHistory:
         first = _Moment(at_ms, array("q"), array("q"))
         self._latest_ms = at_ms
         self._spans = {
-            MINUTE_MS: _Spaced(MINUTE_MS, SAMPLE_MS, first),
-            HOUR_MS: _Spaced(HOUR_MS, 10 * MINUTE_MS, first),
-            DAY_MS: _Spaced(DAY_MS, 2 * HOUR_MS, first),
+            MINUTE_MS: _SpacedMoments(MINUTE_MS, SAMPLE_MS, first),
+            HOUR_MS: _SpacedMoments(HOUR_MS, 10 * MINUTE_MS, first),
+            DAY_MS: _SpacedMoments(DAY_MS, 2 * HOUR_MS, first),
         }
-        self._counts: list[Counts | None] = []
+        self._counts: list[TrafficCounts | None] = []
         self._since: array[int] = array("q")
         """The start time of every counter, by row."""
         self._free: list[int] = []
@@ -55,7 +55,7 @@ class CountHistory:
     def __len__(self) -> int:
         return len(self._counts) - len(self._free)
 
-    def add(self, counts: Counts) -> int:
+    def add(self, counts: TrafficCounts) -> int:
         """Add a counter; return its row."""
         if self._free:
             row = self._free.pop()
@@ -86,12 +86,12 @@ class CountHistory:
             moment.size.extend([0 if one is None else one.size for one in some])
             yield
 
-    def over(self, row: int, span_ms: int, now_ms: int) -> tuple[Span, Span]:
+    def over(self, row: int, span_ms: int, now_ms: int) -> tuple[SpanGrowth, SpanGrowth]:
         """Return the growth of a counter over a minute, an hour or a day: messages and bytes."""
         counts = self._counts[row]
         moment = self._spans[span_ms].before(now_ms - span_ms)
         if counts is None:
-            return Span(0, 0.0, 0.0), Span(0, 0.0, 0.0)
+            return SpanGrowth(0, 0.0, 0.0), SpanGrowth(0, 0.0, 0.0)
         is_there = row < len(moment.messages)
         messages = counts.messages - (moment.messages[row] if is_there else 0)
         size = counts.size - (moment.size[row] if is_there else 0)
@@ -99,5 +99,5 @@ class CountHistory:
         return _span(messages, messages, elapsed_ms), _span(size, messages, elapsed_ms)
 
 
-def _span(total: int, events: int, elapsed_ms: int) -> Span:
-    return Span(total, total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0, total / events if events else 0.0)
+def _span(total: int, events: int, elapsed_ms: int) -> SpanGrowth:
+    return SpanGrowth(total, total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0, total / events if events else 0.0)

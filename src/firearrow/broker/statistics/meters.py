@@ -1,6 +1,7 @@
 """Counters and their rates over the last seconds, minutes, hours and the day.
 
-A handler adds to `Counts`, which costs one addition. `Meter.sample` is called periodically and records the current
+A handler adds to `TrafficCounts`, which costs one addition. `Meter.sample` is called periodically and records the
+current
 values; rates are differences between these notes. Pure; time is an argument, in elapsed milliseconds. Java:
 ``StatsItem``, ``StoreStatsService``.
 """
@@ -16,14 +17,14 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 
 
-class Counts(Struct, gc=False):
+class TrafficCounts(Struct, gc=False):
     """Messages and bytes counted since the start."""
 
     messages: int = 0
     size: int = 0
 
 
-class Span(NamedTuple):
+class SpanGrowth(NamedTuple):
     """The growth of a number in a span of time: in total, per second, and per event."""
 
     total: int
@@ -57,13 +58,13 @@ class History:
         if now_ms - self._coarse[-1].at_ms >= HOUR_MS:
             self._coarse.append(note)
 
-    def over(self, span_ms: int, now_ms: int, total: int, events: int) -> Span:
+    def over(self, span_ms: int, now_ms: int, total: int, events: int) -> SpanGrowth:
         """Return the growth since the latest note that is at least ``span_ms`` old, or since the first note."""
         notes = self._fine if span_ms <= 10 * MINUTE_MS else self._middle if span_ms <= HOUR_MS else self._coarse
         since = next((note for note in reversed(notes) if note.at_ms <= now_ms - span_ms), notes[0])
         elapsed = now_ms - since.at_ms
         happened, times = total - since.total, events - since.events
-        return Span(happened, happened * 1000 / elapsed if elapsed else 0.0, happened / times if times else 0.0)
+        return SpanGrowth(happened, happened * 1000 / elapsed if elapsed else 0.0, happened / times if times else 0.0)
 
 
 class Meter:
@@ -85,6 +86,6 @@ class Meter:
         """Record the current value in the history."""
         self.history.note(now_ms, self.total, self.events)
 
-    def over(self, span_ms: int, now_ms: int) -> Span:
+    def over(self, span_ms: int, now_ms: int) -> SpanGrowth:
         """Return the growth over the last ``span_ms``."""
         return self.history.over(span_ms, now_ms, self.total, self.events)

@@ -19,14 +19,14 @@ SAY_EVERY_S: Final = 60.0
 log = logging.getLogger(__name__)
 
 
-class Refuses(Protocol):
+class SendRefusals(Protocol):
     """The part of the broker that refuses sends (`Admission`)."""
 
     refused: int
     """Number of refused sends."""
 
 
-class Answers(Protocol):
+class AnswerLine(Protocol):
     """A line of answers that wait until their messages are stored (`Acks`)."""
 
     lost: int
@@ -39,7 +39,7 @@ class Answers(Protocol):
         ...
 
 
-class Fails(Protocol):
+class SendFailures(Protocol):
     """The part of the broker that answers sends (`SendReplies`)."""
 
     failed: int
@@ -49,7 +49,7 @@ class Fails(Protocol):
 class Watch:
     """Counts and logs the signs of overload of one broker."""
 
-    def __init__(self, gate: Refuses, sends: Fails, answers: Sequence[Answers]) -> None:
+    def __init__(self, gate: SendRefusals, sends: SendFailures, answers: Sequence[AnswerLine]) -> None:
         self._gate = gate
         self._sends = sends
         self._answers = answers

@@ -122,7 +122,7 @@ class ConsumerGroup(Struct, eq=False):
         return None if known is None else next(reversed(known.values()))
 
 
-class Expired(NamedTuple):
+class ExpiredClients(NamedTuple):
     """The clients that `expire` removed."""
 
     connections: tuple[object, ...]
@@ -176,10 +176,6 @@ class ClientTable:
             return self._consumers[name].members[connection].client_id
         return None
 
-    def groups_of_topic(self, topic: str) -> list[str]:
-        """Return the names of the consumer groups whose members subscribe to a topic."""
-        return [group.name for group in self._consumers.values() if topic in group.subscriptions]
-
     def held_by(self, connection: object) -> int:
         """Return about the memory of the members of a connection."""
         return self._held_by.get(connection, 0)
@@ -216,10 +212,9 @@ class ClientTable:
             client.subscriptions, client.weight, client.saying = known.subscriptions, known.weight, known.saying
         if not without_sub:
             client.weight = weight_of(data.subscription_data_set)
-        self._weigh(client.connection, client.weight - (0 if known is None else known.weight))
-        if not without_sub:
             client.subscriptions = {one.topic: one for one in data.subscription_data_set if one.topic}
             client.saying = saying_of(client.subscriptions)
+        self._weigh(client.connection, client.weight - (0 if known is None else known.weight))
         group.join(client)
         self._note_agreement(group)
         self._consuming.setdefault(client.connection, {})[name] = None
@@ -292,7 +287,7 @@ class ClientTable:
         changed = [self.stop_consuming(connection, name) for name in tuple(self._consuming.get(connection, ()))]
         return tuple(name for name in changed if name is not None)
 
-    def expire(self, before_ms: int, most: int = maxsize) -> Expired:
+    def expire(self, before_ms: int, most: int = maxsize) -> ExpiredClients:
         """Remove at most ``most`` clients whose last heartbeat was before ``before_ms``; call again for the rest."""
         silent: dict[object, None] = {}
         for (connection, _, _), client in self._heard.items():
@@ -302,7 +297,7 @@ class ClientTable:
         changed: dict[str, None] = {}
         for connection in silent:
             changed.update(dict.fromkeys(self.disconnected(connection)))
-        return Expired(tuple(silent), tuple(changed))
+        return ExpiredClients(tuple(silent), tuple(changed))
 
     def _weigh(self, connection: object, more: int) -> None:
         self.held += more

@@ -18,7 +18,7 @@ from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 
 
-class Groups:
+class GroupBook:
     """Finds, creates, changes and deletes subscription groups."""
 
     def __init__(

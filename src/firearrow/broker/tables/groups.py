@@ -9,6 +9,7 @@ of all groups that do not exist, and `forbidden_fault` bounds their bytes.
 Invariant: every group of `PREDEFINED_GROUPS` exists unless an operator deleted it since the start.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -39,6 +40,8 @@ class SubscriptionGroups:
     def __init__(self) -> None:
         self.version = DataVersion()
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in PREDEFINED_GROUPS}
+        self._names = sorted(self._groups)
+        """The names in order: a page does not sort them."""
         self._forbidden: dict[str, dict[str, int]] = {}
         self._early: dict[str, int] = {}
         """Groups with forbidden topics that do not exist, with the bytes of these topics."""
@@ -50,7 +53,7 @@ class SubscriptionGroups:
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the sorted names."""
-        return iter(sorted(self._groups))
+        return iter(self._names)
 
     def __contains__(self, name: str) -> bool:
         return name in self._groups
@@ -137,12 +140,23 @@ class SubscriptionGroups:
         self.version = table.data_version
         self._forbidden = {name: dict(topics) for name, topics in table.forbidden_table.items()}
         self._groups = _named(table)
+        self._names = sorted(self._groups)
         self._weigh_all()
 
     def _changed(self, name: str, now_ms: int) -> None:
+        self._place(name)
         self._weigh(name)
         self.changes[name] = self.changes[_VERSION] = None
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+
+    def _place(self, name: str) -> None:
+        """Put the name of a group in its place among the others, or take it away."""
+        place = bisect_left(self._names, name)
+        is_placed = place < len(self._names) and self._names[place] == name
+        if is_placed and name not in self._groups:
+            del self._names[place]
+        elif not is_placed and name in self._groups:
+            self._names.insert(place, name)
 
     def _weigh(self, name: str) -> None:
         topics = self._forbidden.get(name)
@@ -163,8 +177,8 @@ class SubscriptionGroups:
 
         The first page tells the forbidden topics of groups that do not exist as well.
         """
-        from_start = list(self)[start:] if count else []
-        names = names_of_page(iter(from_start), count, len(from_start), self._size_of)
+        some = self._names[start : start + count + 1] if count else []
+        names = names_of_page(iter(some), count, len(self._names) - start, self._size_of)
         told = [*self._early, *names] if count and start == 0 else names
         return SubscriptionGroupTable(
             data_version=self.version,
@@ -190,25 +204,27 @@ class SubscriptionGroups:
         self.version = stored.data_version
         self._forbidden = {name: dict(topics) for name, topics in stored.forbidden_table.items()}
         self._groups.update(_named(stored))
+        self._names = sorted(self._groups)
         self._weigh_all()
 
     def line(self, key: str) -> bytes:
         """Return the journal line of a group, or of the data version."""
         version = self.version if key == _VERSION else None
-        return msgspec.json.encode(_Line(key, self._groups.get(key), self._forbidden.get(key), version))
+        return msgspec.json.encode(_GroupLine(key, self._groups.get(key), self._forbidden.get(key), version))
 
     def apply(self, line: bytes) -> None:
         """Apply a journal line to the table."""
-        row = decode_line(line, _Line)
+        row = decode_line(line, _GroupLine)
         if row.version is not None:
             self.version = row.version
             return
         _put_or_pop(self._groups, row.name, row.group)
+        self._place(row.name)
         _put_or_pop(self._forbidden, row.name, row.forbidden)
         self._weigh(row.name)
 
 
-class _Line(msgspec.Struct, array_like=True):
+class _GroupLine(msgspec.Struct, array_like=True):
     """A journal line: a group as it is, or deleted. Without a name: the data version of the table."""
 
     name: str

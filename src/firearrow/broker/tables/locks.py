@@ -4,7 +4,7 @@ A lock belongs to a client id, not to a connection. It is a lease of 60 seconds 
 that any client may take the lock. Java: ``RebalanceLockManager``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from sys import maxsize
 from typing import Final
 
@@ -70,13 +70,16 @@ class QueueLocks:
         """Whether a client holds a lock on a queue of this group."""
         return any(not self._has_lapsed(lock, now_ms) for lock in self._groups.get(group, {}).values())
 
-    def expire(self, now_ms: int) -> None:
-        """Remove locks that expired long ago, so that groups that are gone leave no locks behind."""
+    def expire(self, now_ms: int) -> Iterator[None]:
+        """Remove locks that expired long ago, so that groups that are gone leave none behind: a lock in each step."""
         for group, locks in list(self._groups.items()):
-            for queue in [queue for queue, lock in locks.items() if self._has_lapsed(lock, now_ms)]:
-                del locks[queue]
-                self._count -= 1
-            if not locks:
+            for queue in list(locks):
+                lock = locks.get(queue)
+                if lock is not None and self._has_lapsed(lock, now_ms):
+                    del locks[queue]
+                    self._count -= 1
+                yield
+            if not locks and self._groups.get(group) is locks:
                 del self._groups[group]
 
     def _has_lapsed(self, lock: _Lock, now_ms: int) -> bool:

@@ -22,7 +22,7 @@ from firearrow.protocol.bodies.version import DataVersion
 PATH: Final = "config/consumerOffset.json"
 
 
-class _Line(msgspec.Struct, array_like=True):
+class _OffsetLine(msgspec.Struct, array_like=True):
     topic: str
     group: str
     queue_id: int = ALL_QUEUES
@@ -103,15 +103,17 @@ class OffsetRows:
         topic, group, queue_id = key
         queues = self._offsets.queues_of(topic, group)
         if queues is None:
-            return msgspec.json.encode(_Line(topic, group))
+            return msgspec.json.encode(_OffsetLine(topic, group))
         if queue_id not in queues:  # all queues, or one whose offset was deleted after its change was noted
             shown = {one: self._shown(topic, one, offset) for one, offset in queues.items()}
-            return msgspec.json.encode(_Line(topic, group, queues=shown, moved=self._moved_of(topic, group) or None))
-        return msgspec.json.encode(_Line(topic, group, queue_id, self._shown(topic, queue_id, queues[queue_id])))
+            return msgspec.json.encode(
+                _OffsetLine(topic, group, queues=shown, moved=self._moved_of(topic, group) or None)
+            )
+        return msgspec.json.encode(_OffsetLine(topic, group, queue_id, self._shown(topic, queue_id, queues[queue_id])))
 
     def apply(self, line: bytes) -> None:
         """Apply a journal line to the table."""
-        row = decode_line(line, _Line)
+        row = decode_line(line, _OffsetLine)
         if row.queue_id == ALL_QUEUES:
             self._offsets.put_row(row.topic, row.group, row.queues)
             self._offsets.put_moved(row.topic, row.group, row.moved)

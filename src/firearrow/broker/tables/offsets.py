@@ -10,7 +10,7 @@ An offset in the file (`offset_rows`) is never above the end of its queue, and i
 up to that message: after a power loss, an offset above the end would skip messages that get these offsets later.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from sys import maxsize
 from typing import Final
 
@@ -108,13 +108,17 @@ class OffsetTable:
         """Return the committed offsets of a group in a topic, by queue."""
         return self._committed.get((topic, group), {})
 
-    def topics_of(self, group: str) -> list[str]:
-        """Return the topics in which a group has offsets."""
-        return sorted(topic for topic in self._topics.get(group, ()) if (topic, group) in self._committed)
-
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets in a topic."""
         return sorted(group for group in self._groups.get(topic, ()) if (topic, group) in self._committed)
+
+    def topics_with(self, group: str) -> Collection[str]:
+        """Return the topics in which a group has offsets, or had them: for a walk in steps, over a copy."""
+        return self._topics.get(group, {})
+
+    def groups_in(self, topic: str) -> Collection[str]:
+        """Return the groups that have offsets in a topic, or had them: for a walk in steps, over a copy."""
+        return self._groups.get(topic, {})
 
     # ---- changing
 
@@ -183,12 +187,6 @@ class OffsetTable:
     def _index(self, topic: str, group: str) -> None:
         self._groups.setdefault(topic, {})[group] = None
         self._topics.setdefault(group, {})[topic] = None
-
-    def forget_group(self, group: str) -> None:
-        """Delete all offsets of a group."""
-        for topic in self._topics.pop(group, {}):
-            _drop(self._groups, topic, group)
-            self._forget(topic, group)
 
     def forget_topic(self, topic: str) -> None:
         """Delete all offsets in a topic."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from sys import maxsize
 from typing import Final, Protocol, TypeVar
 
-from firearrow.broker.gate.waiting_answers import Owed
+from firearrow.broker.gate.waiting_answers import OwedAnswer
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import SUCCESS, Answer
 
@@ -23,13 +23,13 @@ REMEMBERED_MAX: Final = 10_000
 """Most deleted topics that are remembered."""
 
 
-class Replicas(Protocol):
+class ChangeLine(Protocol):
     """A line in which answers wait until replicas have a change."""
 
     refusal: Refused | None
     """The reason why nothing is changed; None while enough replicas are in sync."""
 
-    def wait(self, end: int, later: Owed, answer: Answer) -> bool:
+    def wait(self, end: int, later: OwedAnswer, answer: Answer) -> bool:
         """Send the answer when enough replicas have everything up to a number."""
         ...
 
@@ -40,7 +40,7 @@ class TableChanges:
     def __init__(self) -> None:
         self.number = 0
         """The number of the last change."""
-        self.replicas: Replicas | None = None
+        self.replicas: ChangeLine | None = None
         """The line in which answers wait for replicas; None when they do not wait."""
         self.on_change: Callable[[], None] = lambda: None
         """Called at every change, inside the act of whoever made it: it only notes that, and acts in a later turn."""
@@ -53,7 +53,7 @@ class TableChanges:
         if self.replicas is not None and self.replicas.refusal is not None:
             raise self.replicas.refusal
 
-    def answer(self, later: Owed, answer: Answer = SUCCESS) -> None:
+    def answer(self, later: OwedAnswer, answer: Answer = SUCCESS) -> None:
         """Count a change that is durable here, and answer its request once the replicas in sync have it."""
         self.number += 1
         self.on_change()

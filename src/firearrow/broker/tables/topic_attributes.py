@@ -11,9 +11,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.model.names import LAKE_RETENTION
+from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
+from firearrow.store.lake_topics import LakeTopic
 
 LONG_MAX: Final = 2**63 - 1
 
@@ -59,6 +62,13 @@ NOT_OFFERED: Final = {
     ("message.type", "LITE"): "light topics are not offered",
     ("message.type", "PRIORITY"): "messages are not ordered by priority",
 }
+
+
+def lake_topics(topics: Mapping[str, TopicConfig], offsets: OffsetTable) -> dict[str, LakeTopic]:
+    """Return the topics that retention keeps (`TopicTable.for_lakes`), with what lakes and groups have of them."""
+    kept = {name: topic.attributes[LAKE_RETENTION] for name, topic in topics.items()}
+    readers = {name: {group: offsets.of(group, name) for group in offsets.groups_of(name)} for name in kept}
+    return {name: LakeTopic.of(readers[name], is_released=value == RELEASE) for name, value in kept.items()}
 
 
 def parse_changes(text: str | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.state.state_file import OnSaved, StateFile, tell_all
 from firearrow.broker.tables.legal_names import with_legal_names
-from firearrow.broker.tables.topics import PATH, UNKNOWN_LIFE, Changed, TopicTable
+from firearrow.broker.tables.topics import PATH, UNKNOWN_LIFE, TopicChanges, TopicTable
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import topic_sys_flag
 from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, is_legal, is_system_topic
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 OnChanged = Callable[[tuple[TopicConfig, ...]], None]
 
 
-class Topics:
+class TopicBook:
     """Finds, creates, changes and deletes topics."""
 
     def __init__(self, disk: Disk, clock: Clock, system: Iterable[TopicConfig]) -> None:
         self.table = TopicTable(system)
         self.get = self.table.get
         self.file = StateFile(disk, PATH, self.table)
-        self.young: dict[str, _Young] = {}
+        self.young: dict[str, _YoungTopic] = {}
         """Topics whose latest change a crash could still lose."""
         self.on_changed: list[OnChanged] = []
         """Called with topics that were created or changed."""
@@ -130,7 +130,7 @@ class Topics:
 
         Name servers are not told here: the tool that deletes the topic tells them.
         """
-        young = self.young.setdefault(name, _Young())
+        young = self.young.setdefault(name, _YoungTopic())
         young.deletions += 1
         was_there = self.table.delete(name, self._clock.now_ms())
         self.file.changed(on_saved)  # for an unknown topic too: an earlier deletion may not be durable yet
@@ -173,7 +173,7 @@ class Topics:
         """Mark topics as strictly ordered."""
         self._note(self.table.order(ordered, self._clock.now_ms()))
 
-    def _note(self, changed: Changed) -> None:
+    def _note(self, changed: TopicChanges) -> None:
         if changed.topics:
             self._save([_name(topic) for topic in changed.topics])
             self._tell(changed.topics)
@@ -184,7 +184,7 @@ class Topics:
 
     def _save(self, names: list[str], on_saved: OnSaved | None = None) -> None:
         """Write topics; they are young until the write is durable."""
-        young = [(name, self.young.setdefault(name, _Young())) for name in names]
+        young = [(name, self.young.setdefault(name, _YoungTopic())) for name in names]
         editions = [one.begin() for _, one in young]
 
         def saved(error: FireArrowError | None) -> None:
@@ -196,14 +196,14 @@ class Topics:
 
         self.file.changed(saved)
 
-    def _saved(self, name: str, young: "_Young", error: FireArrowError | None) -> None:
+    def _saved(self, name: str, young: "_YoungTopic", error: FireArrowError | None) -> None:
         young.is_saved, young.has_failed = error is None, error is not None
         if error is not None:
             young.tell(error)
         else:
             self._release(name, young)
 
-    def _release(self, name: str, young: "_Young") -> None:
+    def _release(self, name: str, young: "_YoungTopic") -> None:
         """End the young state of a topic, unless it is not saved or its queues are still being deleted."""
         if young.deletions or not (young.is_saved or name not in self.table):
             return
@@ -220,7 +220,7 @@ def _name(topic: TopicConfig) -> str:
     return topic.topic_name or ""
 
 
-class _Young(Struct):
+class _YoungTopic(Struct):
     """The state of a topic whose latest change is not durable, or whose queues are being deleted."""
 
     edition: int = 0

@@ -1,6 +1,7 @@
 """The topic table: the topics of one broker, with their queues and permissions.
 
-Pure; time is an argument. Methods return the topics to register at name servers (`Changed`), and every change raises
+Pure; time is an argument. Methods return the topics to register at name servers (`TopicChanges`), and every change
+raises
 the table's data version. Java: ``TopicConfigManager``.
 
 A topic that is created gets a life: the time of its creation. Changes keep it, slaves take it over with the topic, and
@@ -22,6 +23,7 @@ from firearrow.broker.state.state_file import decode_line, in_pieces
 from firearrow.broker.tables.legal_names import with_legal_names
 from firearrow.model import names
 from firearrow.model.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, perm_text
+from firearrow.model.names import LAKE_RETENTION
 from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigTable
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.version import DataVersion
@@ -35,13 +37,13 @@ UNKNOWN_LIFE: Final = 0
 """The life of a topic that was made for messages in the log: the topic had another one, which is lost."""
 
 
-class Changed(NamedTuple):
+class TopicChanges(NamedTuple):
     """Topics whose registration is out of date."""
 
     topics: tuple[TopicConfig, ...]
 
 
-UNCHANGED: Final = Changed(())
+UNCHANGED: Final = TopicChanges(())
 
 
 class TopicTable:
@@ -54,6 +56,8 @@ class TopicTable:
         self.get: Final = self.topics.get
         self.system: Final = frozenset(self.topics)
         """The names of the system topics."""
+        self.for_lakes: Final[dict[str, TopicConfig]] = {}
+        """The topics that retention keeps for a lake, by name; for reading only."""
         self.changes: dict[str, None] = dict.fromkeys(self.topics)
         """Topics that changed since the file was written; the empty name stands for the data version."""
 
@@ -69,17 +73,17 @@ class TopicTable:
 
     # ---- changing
 
-    def put(self, topic: TopicConfig, now_ms: int) -> Changed:
+    def put(self, topic: TopicConfig, now_ms: int) -> TopicChanges:
         """Create or change a topic; its attributes replace the current ones."""
         return self.put_all((topic,), now_ms)
 
-    def put_all(self, topics: Iterable[TopicConfig], now_ms: int) -> Changed:
+    def put_all(self, topics: Iterable[TopicConfig], now_ms: int) -> TopicChanges:
         """Create or change several topics with one new data version."""
         given = tuple(self.living(topic, now_ms) for topic in topics)
         for topic in given:
             self._set(topic.topic_name or "", topic)
         self._next_version(now_ms)
-        return Changed(given)
+        return TopicChanges(given)
 
     def living(self, topic: TopicConfig, now_ms: int) -> TopicConfig:
         """Return a topic with its life: its own, that of the topic of this name, or a new one if there is none."""
@@ -89,15 +93,28 @@ class TopicTable:
         return structs.replace(topic, life=now_ms if held is None else held.life)
 
     def _set(self, name: str, topic: TopicConfig) -> None:
-        self.topics[name] = topic
+        self._load(name, topic)
         self.changes[name] = None
+
+    def _load(self, name: str, topic: TopicConfig | None) -> bool:
+        """Put a topic into the table, or remove it; return whether it was there."""
+        was_there = name in self.topics
+        if topic is None:
+            self.topics.pop(name, None)
+        else:
+            self.topics[name] = topic
+        if topic is not None and topic.attributes and LAKE_RETENTION in topic.attributes:
+            self.for_lakes[name] = topic
+        else:
+            self.for_lakes.pop(name, None)
+        return was_there
 
     def lends(self, default: str) -> bool:
         """Whether topics may be created like topic ``default``."""
         model = self.topics.get(default)
         return model is not None and bool(model.perm & PERM_INHERIT)
 
-    def create_like(self, name: str, default: str, queues: int, sys_flag: int, now_ms: int) -> Changed:
+    def create_like(self, name: str, default: str, queues: int, sys_flag: int, now_ms: int) -> TopicChanges:
         """Create a topic for its first message like topic ``default``; no-op when ``default`` may not be inherited."""
         model = self.topics.get(default)
         if model is None or not self.lends(default):
@@ -113,7 +130,9 @@ class TopicTable:
         )
         return self.put(topic, now_ms)
 
-    def ensure(self, name: str, queues: int, now_ms: int, *, sys_flag: int = 0, life: int | None = None) -> Changed:
+    def ensure(
+        self, name: str, queues: int, now_ms: int, *, sys_flag: int = 0, life: int | None = None
+    ) -> TopicChanges:
         """Create a topic with read and write permission, unless it exists."""
         if name in self.topics:
             return UNCHANGED
@@ -129,13 +148,13 @@ class TopicTable:
 
     def delete(self, name: str, now_ms: int) -> bool:
         """Delete a topic; return whether it existed."""
-        if self.topics.pop(name, None) is None:
+        if not self._load(name, None):
             return False
         self.changes[name] = None
         self._next_version(now_ms)
         return True
 
-    def order(self, ordered: Iterable[str], now_ms: int) -> Changed:
+    def order(self, ordered: Iterable[str], now_ms: int) -> TopicChanges:
         """Mark topics as strictly ordered; no topic loses the mark, as in Apache."""
         known = [self.topics[name] for name in sorted(ordered) if name in self.topics]
         changed = tuple(structs.replace(topic, order=True) for topic in known if not topic.order)
@@ -178,27 +197,25 @@ class TopicTable:
         stored = fastjson.decode(data, TopicConfigTable)
         self.version = stored.data_version
         for name, topic in with_legal_names(stored.topic_config_table, "topics of the file").items():
-            self.topics[name] = topic if topic.topic_name == name else structs.replace(topic, topic_name=name)
+            self._load(name, topic if topic.topic_name == name else structs.replace(topic, topic_name=name))
             self.changes.pop(name, None)
 
     def line(self, key: str) -> bytes:
         """Return the journal line of a topic, or of the data version."""
         version = self.version if key == _VERSION else None
-        return msgspec.json.encode(_Line(key, self.topics.get(key), version))
+        return msgspec.json.encode(_TopicLine(key, self.topics.get(key), version))
 
     def apply(self, line: bytes) -> None:
         """Apply a journal line to the table."""
-        row = decode_line(line, _Line)
+        row = decode_line(line, _TopicLine)
         self.changes.pop(row.name, None)
         if row.version is not None:
             self.version = row.version
-        elif row.topic is not None:
-            self.topics[row.name] = row.topic
         else:
-            self.topics.pop(row.name, None)
+            self._load(row.name, row.topic)
 
 
-class _Line(msgspec.Struct, array_like=True):
+class _TopicLine(msgspec.Struct, array_like=True):
     """A journal line: a topic as it is, or deleted. Without a name: the data version of the table."""
 
     name: str

@@ -8,17 +8,19 @@ import asyncio
 import logging
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.slot_delivery import RETRY_S, SlotDelivery
 from firearrow.errors import DiskError
 from firearrow.model.names import TIMER_TOPIC
-from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.runtime.turn import Pace
+from firearrow.store.store import Store
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import Unit
 from firearrow.store.timer.recovery import NEVER_MS
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 LONGEST_SLEEP_MS: Final = 1_000
 """The longest sleep before the wall clock is read again: it may be set forward meanwhile."""
@@ -34,13 +36,22 @@ log = logging.getLogger(__name__)
 class Dequeue:
     """Moves messages from the wheel to their topics when their slot is due."""
 
-    def __init__(self, tables: Tables, files: TimerFiles, counts: TimerCounts) -> None:
-        self._store = tables.store
-        self._clock = tables.clock
-        self._settings = tables.settings
+    def __init__(
+        self,
+        files: TimerFiles,
+        counts: TimerCounts,
+        *,
+        store: Store,
+        clock: Clock,
+        settings: LiveSettings,
+        stats: BrokerStats,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
         self._files = files
-        self._slots = SlotDelivery(tables, files, counts)
-        self._failures = Damped()
+        self._slots = SlotDelivery(files, counts, store=store, stats=stats, clock=clock)
+        self._failures = DampedEvents()
         self.added = self._slots.added
         """Set when a message was added to the wheel."""
         self._ahead_ms = files.precision_ms if files.config.timer_exact_delivery else 0

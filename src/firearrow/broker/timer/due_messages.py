@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.due_columns import due_columns
 from firearrow.broker.timer.records import (
@@ -25,6 +24,7 @@ from firearrow.broker.timer.records import (
 from firearrow.model import keys
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.encode import Draft
+from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.layout import PRECISIONS_MS, ROLLS
 
@@ -45,7 +45,7 @@ class Fate(NamedTuple):
     is_missing: bool = False
 
 
-class Piece(NamedTuple):
+class SlotPiece(NamedTuple):
     """Messages of a slot that are stored as a whole or not at all."""
 
     columns: Columns | None
@@ -67,8 +67,8 @@ class Piece(NamedTuple):
 class DueMessages:
     """The messages of slots that are delivered."""
 
-    def __init__(self, tables: Tables, counts: TimerCounts, precision_ms: int) -> None:
-        self._log = tables.store.log
+    def __init__(self, log: CommitLog, counts: TimerCounts, precision_ms: int) -> None:
+        self._log = log
         self._counts = counts
         self._precision_ms = precision_ms
         self.missing = 0
@@ -84,12 +84,12 @@ class DueMessages:
 
     def pieces(
         self, span: ReadSpan, numbers: list[int], chain: Chain, deleted: Recalled, now_ms: int
-    ) -> Sequence[Piece]:
+    ) -> Sequence[SlotPiece]:
         """Return what is stored for the messages with these numbers in a chain, whose records are in a span."""
         found = None if deleted else self._together(span, numbers, chain, now_ms)
         return self._one_by_one(span, numbers, chain, deleted, now_ms) if found is None else found
 
-    def _together(self, span: ReadSpan, numbers: list[int], chain: Chain, now_ms: int) -> list[Piece] | None:
+    def _together(self, span: ReadSpan, numbers: list[int], chain: Chain, now_ms: int) -> list[SlotPiece] | None:
         """Return what is stored for messages that are much alike; None for others."""
         if self._precision_ms != PRECISIONS_MS[-1] or any(chain.magics[number] & ROLLS for number in numbers):
             return None
@@ -99,7 +99,7 @@ class DueMessages:
 
     def _one_by_one(
         self, span: ReadSpan, numbers: list[int], chain: Chain, deleted: Recalled, now_ms: int
-    ) -> list[Piece]:
+    ) -> list[SlotPiece]:
         drafts: list[Draft] = []
         ends: list[int] = []
         fates: list[Fate] = []
@@ -131,20 +131,20 @@ class DueMessages:
             return None, Fate()
 
 
-def _whole(envelope: Envelope, columns: MessageColumns) -> Piece:
+def _whole(envelope: Envelope, columns: MessageColumns) -> SlotPiece:
     """Return messages that are all delivered to one topic."""
     count = len(columns.bodies)
-    return Piece((envelope, columns), [Fate(envelope.topic, is_delivered=True)] * count, range(1, count + 1))
+    return SlotPiece((envelope, columns), [Fate(envelope.topic, is_delivered=True)] * count, range(1, count + 1))
 
 
-def _divided(drafts: list[Draft], ends: list[int], fates: list[Fate]) -> Iterator[Piece]:
+def _divided(drafts: list[Draft], ends: list[int], fates: list[Fate]) -> Iterator[SlotPiece]:
     """Return messages in pieces that share an envelope; those that nothing is stored for are with the ones before."""
     first = fates_first = 0
     for columns in in_columns(drafts):
         last = first + len(columns[1].bodies)
         fates_last = ends[last - 1] if last < len(drafts) else len(fates)
         inner = [end - fates_first for end in ends[first : last - 1]]
-        yield Piece(columns, fates[fates_first:fates_last], [*inner, fates_last - fates_first])
+        yield SlotPiece(columns, fates[fates_first:fates_last], [*inner, fates_last - fates_first])
         first, fates_first = last, fates_last
     if fates and not drafts:
-        yield Piece(None, fates, ())
+        yield SlotPiece(None, fates, ())

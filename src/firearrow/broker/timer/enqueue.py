@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.records import TimedRecord, due_slot_ms, exact_ms, timed_record
@@ -19,10 +19,11 @@ from firearrow.model.names import TIMER_TOPIC
 from firearrow.model.numbers import whole_number
 from firearrow.record.decode import RecordHead, heads
 from firearrow.record.layout import Buffer
-from firearrow.store.placement import Rows, UniformRows
+from firearrow.runtime.clock import Clock
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
-from firearrow.store.timer.files import Timed, TimerFiles
-from firearrow.telemetry.damped import Damped
+from firearrow.store.store import Store
+from firearrow.store.timer.files import TimedMessage, TimerFiles
+from firearrow.telemetry.damped import DampedEvents
 
 PORTION: Final = 256
 PORTION_BYTES: Final = 1 << 20
@@ -42,29 +43,31 @@ log = logging.getLogger(__name__)
 class Enqueue:
     """Moves messages from the timers' queue to the wheel."""
 
-    def __init__(self, tables: Tables, files: TimerFiles, counts: TimerCounts, dequeue: Dequeue) -> None:
-        self._store = tables.store
-        self._clock = tables.clock
-        self._settings = tables.settings
+    def __init__(
+        self,
+        files: TimerFiles,
+        counts: TimerCounts,
+        dequeue: Dequeue,
+        *,
+        store: Store,
+        clock: Clock,
+        settings: LiveSettings,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
         self._files = files
         self._counts = counts
         self._dequeue = dequeue
-        self._arrival = asyncio.Event()
+        self.arrival: Final = asyncio.Event()
+        """Set when the timers' queue has new messages."""
         self._crowded_ms = 0
-        self._failures = Damped()
-
-    def arrived(self, rows: Rows) -> None:
-        """Wake up when the timers' queue has new messages."""
-        if type(rows) is UniformRows:
-            if rows.tail.topic == TIMER_TOPIC:
-                self._arrival.set()
-        elif any(row[0].topic == TIMER_TOPIC for row in rows):
-            self._arrival.set()
+        self._failures = DampedEvents()
 
     async def run(self) -> None:
         """Move messages until cancelled."""
         while True:
-            self._arrival.clear()
+            self.arrival.clear()
             try:
                 if self._settings.value.timers.timer_stop_enqueue:
                     await asyncio.sleep(RETRY_S)
@@ -72,7 +75,7 @@ class Enqueue:
                 has_more = await self._take_portion()
                 self._files.is_short = False
                 if not has_more:
-                    await self._arrival.wait()
+                    await self.arrival.wait()
             except (DiskError, OffsetNotStored) as error:
                 self._files.is_short = isinstance(error, DiskFull)
                 now, event = asyncio.get_running_loop().time(), "timed messages are not put into the wheel"
@@ -96,7 +99,7 @@ class Enqueue:
 
     async def _add(self, pulled: ReadResult) -> None:
         now_ms = self._clock.now_ms()
-        waiting: list[Timed] = []
+        waiting: list[TimedMessage] = []
         for buffer in pulled.buffers:
             for head in heads(buffer):
                 timed = self._timed(head, buffer)
@@ -114,7 +117,7 @@ class Enqueue:
                 waiting.append(timed)
         self._put(waiting, now_ms, pulled.next_offset)
 
-    def _timed(self, head: RecordHead, buffer: Buffer) -> Timed | None:
+    def _timed(self, head: RecordHead, buffer: Buffer) -> TimedMessage | None:
         """Return what is to be put into the wheel for a record; None, with a warning, when there is nothing."""
         try:
             timed = _timed(timed_record(head, buffer), self._files)
@@ -125,7 +128,7 @@ class Enqueue:
             log.warning("a message of the timers' queue has no time", extra={"offset": head.queue_offset})
         return timed
 
-    def _has_room(self, timed: Timed, now_ms: int) -> bool:
+    def _has_room(self, timed: TimedMessage, now_ms: int) -> bool:
         """Whether a slot can take a message, and is not being delivered."""
         span = self._files.span(timed.due_ms, now_ms)
         if span is None or span.due_ms == self._dequeue.closed_ms:
@@ -139,7 +142,7 @@ class Enqueue:
             )
         return True
 
-    def _put(self, waiting: list[Timed], now_ms: int, next_offset: int) -> None:
+    def _put(self, waiting: list[TimedMessage], now_ms: int, next_offset: int) -> None:
         """Add messages to the wheel, and count the queue as read up to ``next_offset``."""
         files = self._files
         if waiting:
@@ -150,17 +153,17 @@ class Enqueue:
             self._dequeue.added.set()
         files.queue_offset = next_offset
 
-    def _count(self, timed: Timed, now_ms: int) -> None:
+    def _count(self, timed: TimedMessage, now_ms: int) -> None:
         if not timed.deletes:  # a message that is taken back waits until its time, when it is dropped
             self._counts.change(timed.topic, 1, now_ms)
 
 
-def _timed(record: TimedRecord, files: TimerFiles) -> Timed | None:
+def _timed(record: TimedRecord, files: TimerFiles) -> TimedMessage | None:
     """Return what is to be put into the wheel for a record; None when the record does not say when and for whom."""
     out_ms, topic = whole_number(record.value(keys.TIMER_OUT_MS), LATEST_MS), record.value(keys.REAL_TOPIC)
     if out_ms is None or topic is None:
         return None
-    return Timed(
+    return TimedMessage(
         due_slot_ms(record, out_ms, files.precision_ms),
         record.head.physical_offset,
         record.head.size,

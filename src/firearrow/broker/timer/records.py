@@ -182,7 +182,7 @@ def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:
     topic, queue_id = remembered_destination(end) if is_destination(end) else _destination(raw)
     if topic is None or queue_id is None:
         return None
-    return _draft(record, topic, queue_id, _marked(raw, added_ms, now_ms))
+    return Draft.of(record.head, record.data, topic, queue_id, _marked(raw, added_ms, now_ms))
 
 
 def _destination(raw: bytes) -> tuple[str | None, int | None]:
@@ -209,7 +209,7 @@ def rolled(record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
     properties[keys.TIMER_ENQUEUE_MS] = str(added_ms)
     properties[keys.TIMER_ROLL_TIMES] = str(times + 1)
     properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
-    return _draft(record, TIMER_TOPIC, 0, _fitting(properties, record.raw))
+    return Draft.of(record.head, record.data, TIMER_TOPIC, 0, _fitting(properties, record.raw))
 
 
 def _marked(raw: bytes, added_ms: int, now_ms: int) -> StoredProperties:
@@ -230,22 +230,6 @@ def _fitting(properties: dict[str, str], raw: bytes) -> StoredProperties:
         return encode_properties(properties)
     except IllegalMessage:
         return StoredProperties(raw)
-
-
-def _draft(record: TimedRecord, topic: str, queue_id: int, properties: StoredProperties) -> Draft:
-    head = record.head
-    return Draft(
-        topic,
-        queue_id,
-        head.body(record.data),
-        properties,
-        head.born_timestamp,
-        head.born_host,
-        head.store_host,
-        head.flag,
-        head.sys_flag,
-        head.reconsume_times,
-    )
 
 
 def taken_back(recall: TimedRecord) -> list[tuple[str, str]]:

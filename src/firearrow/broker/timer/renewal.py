@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.outcomes import Outcome, outcome_of
@@ -23,8 +23,9 @@ from firearrow.broker.timer.records import TimedRecord, read_spans, rolled
 from firearrow.errors import DiskFull, FireArrowError, IllegalMessage, NotNow
 from firearrow.model import PhysicalOffset, keys
 from firearrow.model.names import TIMER_TOPIC
-from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.store.placement import FLUSHED
+from firearrow.store.store import Store
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.pending import PlacedUnit, is_pending, pending_units
 from firearrow.store.timer.recovery import NEVER_MS
@@ -40,7 +41,7 @@ BYTES_AT_ONCE: Final = 256 << 10
 log = logging.getLogger(__name__)
 
 
-class _Renewed(NamedTuple):
+class _RenewedMessage(NamedTuple):
     """A message that was appended again."""
 
     physical: int
@@ -50,7 +51,7 @@ class _Renewed(NamedTuple):
     outcome: Outcome
 
 
-class _Lost:
+class _LostMessages:
     """Messages of a topic that are given up."""
 
     def __init__(self, messages: int = 0) -> None:
@@ -77,15 +78,18 @@ class Renewal:
 
     def __init__(
         self,
-        tables: Tables,
         files: TimerFiles,
         dequeue: Dequeue,
         counts: TimerCounts,
         entry_at: Callable[[int], PhysicalOffset],
+        *,
+        store: Store,
+        clock: Clock,
+        settings: LiveSettings,
     ) -> None:
-        self._store = tables.store
-        self._clock = tables.clock
-        self._settings = tables.settings
+        self._store = store
+        self._clock = clock
+        self._settings = settings
         self._files = files
         self._dequeue = dequeue
         self._counts = counts
@@ -110,7 +114,7 @@ class Renewal:
 
     async def drop_below(self, physical: int) -> None:
         """Give the pending messages below a physical offset up: the disk has no room to store them again."""
-        lost: dict[str, _Lost] = {}
+        lost: dict[str, _LostMessages] = {}
         files = self._files
         async for some in self._pending(0, physical):
             for batch in _batches(some):
@@ -131,7 +135,7 @@ class Renewal:
         if queue is not None:
             messages = self._store.queues.first_at_or_above(queue, physical) - self._files.queue_offset
             if messages > 0:
-                _Lost(messages).tell(TIMER_TOPIC)
+                _LostMessages(messages).tell(TIMER_TOPIC)
 
     async def _until_added(self, physical: int) -> None:
         """Wait until every message below a physical offset is in the wheel."""
@@ -161,7 +165,7 @@ class Renewal:
         records = await self._records(batch)
         dequeue, files = self._dequeue, self._files
         await self._until_delivered(batch)
-        renewed: list[_Renewed] = []
+        renewed: list[_RenewedMessage] = []
         failure, last = None, 0
         # No await until all are appended: a delivery sees none of them or all as stored again.
         for placed, record in zip(batch, records, strict=True):
@@ -175,14 +179,14 @@ class Renewal:
             files.renewing = placed.unit.physical + 1
             if end:
                 topic = None if record is None or record.is_deletion else record.value(keys.REAL_TOPIC) or ""
-                renewed.append(_Renewed(placed.unit.physical, topic, outcome_of(self._store, end)))
+                renewed.append(_RenewedMessage(placed.unit.physical, topic, outcome_of(self._store, end)))
                 last = end
         await self._confirm(renewed)
         if failure is not None:
             raise failure
         return last
 
-    async def _confirm(self, renewed: list[_Renewed]) -> None:
+    async def _confirm(self, renewed: list[_RenewedMessage]) -> None:
         """Wait until new records are written; count only the messages up to the first failure as stored again."""
         files = self._files
         confirmed = files.renewed
@@ -231,9 +235,9 @@ class Renewal:
         return 0
 
 
-def _count_lost(lost: dict[str, _Lost], due_ms: int, record: TimedRecord | None) -> None:
+def _count_lost(lost: dict[str, _LostMessages], due_ms: int, record: TimedRecord | None) -> None:
     if record is None or not record.is_deletion:
-        one = lost.setdefault("" if record is None else record.value(keys.REAL_TOPIC) or "", _Lost())
+        one = lost.setdefault("" if record is None else record.value(keys.REAL_TOPIC) or "", _LostMessages())
         one.messages += 1
         one.first_ms, one.last_ms = min(one.first_ms, due_ms), max(one.last_ms, due_ms)
 

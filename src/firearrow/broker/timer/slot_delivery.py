@@ -4,7 +4,7 @@ The messages of a slot are stored for their topics in the order in which they ca
 the order of their times and each not before its own. They are stored in small portions with pauses between them, so
 that a slot of any size leaves room for clients. The slot counts as delivered, and is emptied, when every message of it
 is written; after a crash before that, all of it is delivered again. Where the disk has no room for a message, the
-delivery goes on from that message later: those before it are known to be written (`_Appended`), and come once.
+delivery goes on from that message later: those before it are known to be written (`_AppendedMessages`), and come once.
 
 Messages are delivered also while sends are refused because the disk is nearly full: until they are delivered, retention
 must keep them (`Renewal`), and cannot make room.
@@ -18,18 +18,20 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.timer.counts import TimerCounts
-from firearrow.broker.timer.due_messages import DueMessages, Fate, Piece, Recalled
+from firearrow.broker.timer.due_messages import DueMessages, Fate, Recalled, SlotPiece
 from firearrow.broker.timer.outcomes import Outcome, outcome_of
 from firearrow.broker.timer.records import read_spans, taken_back
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage, Overloaded
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.turn import breathe
+from firearrow.store.store import Store
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import DELETES, NO_POSITION, PRECISIONS_MS, ROLLS, Slot, Unit
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 PORTION: Final = 256
 """Messages stored before the loop runs."""
@@ -79,7 +81,7 @@ class _Run:
         return (0 if self.end_ms is None else _time_within(exact_ms, self.end_ms), physical)
 
 
-class _Appended(NamedTuple):
+class _AppendedMessages(NamedTuple):
     """Messages that were appended together, or messages of the slot that nothing is stored for."""
 
     fates: Sequence[Fate]
@@ -93,14 +95,16 @@ class _Appended(NamedTuple):
 class SlotDelivery:
     """Stores the messages of a slot for their topics."""
 
-    def __init__(self, tables: Tables, files: TimerFiles, counts: TimerCounts) -> None:
-        self._store = tables.store
-        self._pressure = tables.store.views.pressure
-        self._stats = tables.stats
-        self._clock = tables.clock
+    def __init__(
+        self, files: TimerFiles, counts: TimerCounts, *, store: Store, stats: BrokerStats, clock: Clock
+    ) -> None:
+        self._store = store
+        self._pressure = store.views.pressure
+        self._stats = stats
+        self._clock = clock
         self._files = files
-        self._due = DueMessages(tables, counts, files.precision_ms)
-        self._segment_bytes = tables.store.opened.segments.size
+        self._due = DueMessages(store.log, counts, files.precision_ms)
+        self._segment_bytes = store.opened.segments.size
         self._is_exact = files.config.timer_exact_delivery
         self.added = asyncio.Event()
         """Set when a message was added to the wheel."""
@@ -108,7 +112,7 @@ class SlotDelivery:
         """The slot that is being delivered."""
         self._is_failing = self._is_storing = False
         self._runs: list[_Run] = []  # of the slot that is being delivered, in the order of their records
-        self._failures = Damped()
+        self._failures = DampedEvents()
 
     @property
     def is_held(self) -> bool:
@@ -262,7 +266,7 @@ class SlotDelivery:
             return
         now_ms = self._clock.now_ms()
         places = physicals[:count], [run.chain.sizes[number] for number in portion[:count]]
-        pieces: list[Piece] = []
+        pieces: list[SlotPiece] = []
         async for span in read_spans(self._store.bytes, self._segment_bytes, *places):
             pieces += self._due.pieces(span, portion[span.first : span.last], run.chain, run.deleted, now_ms)
         appended, failure = self._append(pieces)
@@ -276,9 +280,9 @@ class SlotDelivery:
         if failure is not None:
             raise failure
 
-    def _append(self, pieces: list[Piece]) -> tuple[list[_Appended], FireArrowError | None]:
+    def _append(self, pieces: list[SlotPiece]) -> tuple[list[_AppendedMessages], FireArrowError | None]:
         """Append messages in order, up to the first failure; return those that were appended, and the failure."""
-        appended: list[_Appended] = []
+        appended: list[_AppendedMessages] = []
         if self._pressure.refusal is not None:
             return appended, self._pressure.refusal
         try:
@@ -288,9 +292,9 @@ class SlotDelivery:
             return appended, error
         return appended, None
 
-    def _append_piece(self, piece: Piece, appended: list[_Appended]) -> None:
+    def _append_piece(self, piece: SlotPiece, appended: list[_AppendedMessages]) -> None:
         if piece.columns is None:
-            appended.append(_Appended(piece.fates))
+            appended.append(_AppendedMessages(piece.fates))
             return
         envelope, columns = piece.columns
         store = self._store
@@ -303,19 +307,19 @@ class SlotDelivery:
         else:
             outcome = outcome_of(store, places.end)
             size = places.end - places.physical_offsets[0]
-            appended.append(_Appended(piece.fates, outcome, envelope.topic, len(tails), size))
+            appended.append(_AppendedMessages(piece.fates, outcome, envelope.topic, len(tails), size))
 
-    def _append_singly(self, piece: Piece, appended: list[_Appended]) -> None:
+    def _append_singly(self, piece: SlotPiece, appended: list[_AppendedMessages]) -> None:
         """Append messages one by one, without those that no record can hold."""
         for draft, fates in piece.drafts():
             try:
                 place = self._store.log.append(self._store.queues.tail_of(draft.topic, draft.queue_id), draft)
             except IllegalMessage as error:
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
-                appended.append(_Appended(fates))
+                appended.append(_AppendedMessages(fates))
                 continue
             size = place.end - place.physical_offset
-            appended.append(_Appended(fates, outcome_of(self._store, place.end), draft.topic, 1, size))
+            appended.append(_AppendedMessages(fates, outcome_of(self._store, place.end), draft.topic, 1, size))
 
 
 def _time_within(exact_ms: int, end_ms: int) -> int:

@@ -6,9 +6,11 @@ store is closed. Java: ``TimerMessageStore``.
 
 import asyncio
 import logging
+import random
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.timer.admission import is_refused
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
@@ -17,12 +19,14 @@ from firearrow.broker.timer.renewal import Renewal
 from firearrow.errors import DiskError
 from firearrow.model import PhysicalOffset
 from firearrow.model.names import TIMER_TOPIC
-from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.clock import Clock, elapsed_ms
+from firearrow.runtime.disk.door import Disk
 from firearrow.store.deletion import HOUR_MS
 from firearrow.store.placement import FLUSHED, Rows
+from firearrow.store.store import Store
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import TimerCheck
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 KEPT_AFTER_MS: Final = 10 * 60_000
 """The interval at which the checkpoint is written when only the time has changed."""
@@ -38,44 +42,61 @@ log = logging.getLogger(__name__)
 class Timers:
     """Messages of one broker that are delivered at a time of their own."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._store = tables.store
-        self._clock = tables.clock
-        self.counts = TimerCounts(tables.disk)
+    queues: Final = frozenset({(TIMER_TOPIC, 0)})
+    """The queue whose messages go into the wheel."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        disk: Disk,
+        settings: LiveSettings,
+        chance: random.Random,
+        stats: BrokerStats,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._stats = stats
+        self._disk = disk
+        self._chance = chance
+        self.counts = TimerCounts(disk)
         self.files: TimerFiles | None = None
         self._enqueue: Enqueue | None = None
         self._dequeue: Dequeue | None = None
         self._saved_ms = 0
-        self._failures = Damped()
+        self._failures = DampedEvents()
 
     async def load(self) -> None:
         """Open and recover the timer files; do nothing when timers are off."""
-        tables = self._tables
-        config = tables.settings.value.timers
+        store, clock, settings = self._store, self._clock, self._settings
+        config = settings.value.timers
         if not config.timer_wheel_enable:
             return
         await self.counts.load()
         files = self.files = await self._open()
-        kept_ms = tables.settings.value.retention.file_reserved_time * HOUR_MS
+        kept_ms = settings.value.retention.file_reserved_time * HOUR_MS
         # A message is stored again before the file of its record is old enough to be deleted.
         half = kept_ms // 2 // config.timer_precision_ms
         files.window_slots = max(min(config.window_slots, half), SMALLEST_WINDOW_SLOTS)
-        self._dequeue = Dequeue(tables, files, self.counts)
-        self._enqueue = Enqueue(tables, files, self.counts, self._dequeue)
-        renewal = Renewal(tables, files, self._dequeue, self.counts, self._entry_at)
+        self._dequeue = Dequeue(files, self.counts, store=store, clock=clock, settings=settings, stats=self._stats)
+        self._enqueue = Enqueue(files, self.counts, self._dequeue, store=store, clock=clock, settings=settings)
+        renewal = Renewal(
+            files, self._dequeue, self.counts, self._entry_at, store=store, clock=clock, settings=settings
+        )
         self._store.retention.keepers.all.append(renewal)
 
     async def _open(self) -> TimerFiles:
-        config, now_ms = self._tables.settings.value.timers, self._clock.now_ms()
+        config, now_ms = self._settings.value.timers, self._clock.now_ms()
         tail = self._store.log.tail
-        files = await TimerFiles.open(self._tables.disk, config, now_ms, log_tail=tail, entry_at=self._entry_at)
+        files = await TimerFiles.open(self._disk, config, now_ms, log_tail=tail, entry_at=self._entry_at)
         files.queue_offset = min(files.queue_offset, self._store.max_offset(TIMER_TOPIC, 0))
         return files
 
     async def cut(self) -> None:
         """Remove from the timer files, durably, what names records behind the end of a log that was cut."""
-        if self._tables.settings.value.timers.timer_wheel_enable:
+        if self._settings.value.timers.timer_wheel_enable:
             files = self.files or await self._open()
             await files.flush(self._deliveries_durable, self._clock.now_ms())
             if self.files is None:
@@ -91,10 +112,10 @@ class Timers:
             return _BEYOND
         return PhysicalOffset(self._store.queues.entry(queue, offset)[0])
 
-    def arrived(self, rows: Rows) -> None:
-        """Wake the timers when their queue has new messages."""
+    def arrived(self, _rows: Rows) -> None:
+        """Wake the timers: their queue has new messages."""
         if self._enqueue is not None:
-            self._enqueue.arrived(rows)
+            self._enqueue.arrival.set()
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -109,7 +130,7 @@ class Timers:
         """Flush the files at every interval."""
         counted_ms = elapsed_ms()
         while True:
-            await asyncio.sleep(self._tables.settings.value.timers.timer_flush_interval_ms / 1000)
+            await asyncio.sleep(self._settings.value.timers.timer_flush_interval_ms / 1000)
             now_ms = elapsed_ms()
             try:
                 if files.is_changed or (now_ms - self._saved_ms >= KEPT_AFTER_MS and files.check.counter):
@@ -149,9 +170,9 @@ class Timers:
 
     def is_congested(self, slot_ms: int) -> bool:
         """Whether a message for a slot is refused because the slot is too full."""
-        limit = self._tables.settings.value.timers.timer_congest_num_each_slot
+        limit = self._settings.value.timers.timer_congest_num_each_slot
         slot = None if self.files is None else self.files.wheel.get(slot_ms)
-        return slot is not None and is_refused(slot.number, limit, self._tables.chance.random())
+        return slot is not None and is_refused(slot.number, limit, self._chance.random())
 
     @property
     def check(self) -> TimerCheck:

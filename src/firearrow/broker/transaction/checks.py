@@ -23,10 +23,10 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from firearrow.broker.settings.live import LiveSettings
-from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.broker.transaction.decisions import Check, judge
 from firearrow.broker.transaction.half import as_stored, given_up, question, renewed
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.side_by_side import side_by_side
@@ -37,7 +37,7 @@ from firearrow.protocol.conversation import Request
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.turn import Pace
-from firearrow.store.placement import Appended
+from firearrow.store.placement import AppendPosition
 
 AT_ONCE: Final = 64
 """Most half messages written again in one turn."""
@@ -56,7 +56,7 @@ HOUR_MS: Final = 3_600_000
 
 log = logging.getLogger(__name__)
 
-_Asked = tuple[Half, Draft, Appended]
+_Asked = tuple[Half, Draft, AppendPosition]
 
 
 class Producers(Protocol):
@@ -79,7 +79,7 @@ class Checks:
     """The rounds of questions of one broker."""
 
     def __init__(
-        self, journal: Journal, producers: Producers, topics: Topics, settings: LiveSettings, clock: Clock
+        self, journal: Journal, producers: Producers, topics: TopicBook, settings: LiveSettings, clock: Clock
     ) -> None:
         self._journal = journal
         self._producers = producers
@@ -215,13 +215,13 @@ class Checks:
                 break
         return due
 
-    async def _record(self, half: Half) -> Record | Outcome | None:
+    async def _record(self, half: Half) -> HalfRecord | Outcome | None:
         """Return the record of a half message, or COMMITTED when its final message is there."""
         record = await self._journal.record_of(half)
         return Outcome.COMMITTED if record is not None and await self._journal.has_final(record) else record
 
     def _carry_out(
-        self, work: Slice, half: Half, check: Check, record: Record | Outcome | None, *, for_retention: bool
+        self, work: Slice, half: Half, check: Check, record: HalfRecord | Outcome | None, *, for_retention: bool
     ) -> list[_Asked]:
         """Append what becomes of a half message; return the question to send after the write, if there is one."""
         offset = half.queue_offset
@@ -241,7 +241,7 @@ class Checks:
             return self._renew(work, half, check, record, for_retention=for_retention)
         return []
 
-    def _renew(self, work: Slice, half: Half, check: Check, record: Record, *, for_retention: bool) -> list[_Asked]:
+    def _renew(self, work: Slice, half: Half, check: Check, record: HalfRecord, *, for_retention: bool) -> list[_Asked]:
         offset = half.queue_offset
         draft = renewed(record, half.checks + (check is Check.ASK and offset not in self._unasked))
         try:
@@ -260,7 +260,7 @@ class Checks:
         work.over(offset, Outcome.MOVED, place.end)
         return [(half, draft, place)] if check is Check.ASK else []
 
-    def _give_up(self, work: Slice, half: Half, record: Record) -> None:
+    def _give_up(self, work: Slice, half: Half, record: HalfRecord) -> None:
         end = 0
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
         try:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from firearrow.broker.settings.transaction_settings import TransactionConfig
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from firearrow.model.numbers import INT_MAX, whole_number
@@ -35,7 +35,7 @@ def not_found() -> Refused:
     return Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
 
 
-def check_end(request: EndTransaction, record: Record, now_ms: int, config: TransactionConfig) -> None:
+def check_end(request: EndTransaction, record: HalfRecord, now_ms: int, config: TransactionConfig) -> None:
     """Raise ``Refused`` unless a request may end the transaction of a record."""
     head = record.head
     if head.topic != HALF_TOPIC:
@@ -56,7 +56,7 @@ def check_end(request: EndTransaction, record: Record, now_ms: int, config: Tran
         raise not_found()
 
 
-def _is_too_late(record: Record, now_ms: int, timeout_ms: int) -> bool:
+def _is_too_late(record: HalfRecord, now_ms: int, timeout_ms: int) -> bool:
     immunity = record.immunity
     if not immunity:
         return False

@@ -20,7 +20,7 @@ from firearrow.broker.gate.gate import Gate
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.transaction.decisions import check_end, not_found, repeated
 from firearrow.broker.transaction.half import final_message
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.side_by_side import side_by_side
@@ -42,7 +42,7 @@ MAX_WAITING: Final = 100_000
 """Most requests that wait (Apache's ``endTransactionPoolQueueCapacity``)."""
 OUTCOMES: Final = {COMMIT: Outcome.COMMITTED, ROLLBACK: Outcome.ROLLED_BACK}
 
-_Read = tuple[Record, int, bool] | Refused
+_Read = tuple[HalfRecord, int, bool] | Refused
 """The record that a request names, the offset where its transaction is now, and whether it was committed before."""
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class _End(Struct, frozen=True, gc=False):
             self.later.refuse(int(refusal.code), refusal.remark)
 
 
-class _Confirmed:
+class _ConfirmedEnd:
     """The answer to a request whose records replicas are waited for."""
 
     __slots__ = ("_end",)
@@ -81,7 +81,7 @@ class _Confirmed:
         return True
 
 
-class Ends:
+class EndRequests:
     """The requests of one broker to end transactions."""
 
     def __init__(self, journal: Journal, settings: LiveSettings, clock: Clock, gate: Gate) -> None:
@@ -224,7 +224,7 @@ class Ends:
             refusal = repeated(Outcome.COMMITTED if was_stored else outcome, end.outcome)
             if refusal is not None:
                 raise refusal
-            self._gate.confirm(EndTransaction.code, self._journal.tail, _Confirmed(end))
+            self._gate.confirm(EndTransaction.code, self._journal.tail, _ConfirmedEnd(end))
             return None
         if end.outcome is Outcome.COMMITTED:
             work.over(offset, end.outcome, self._append_final(half))
@@ -233,7 +233,7 @@ class Ends:
             work.over(offset, end.outcome)
         return offset
 
-    def _append_final(self, half: Record) -> int:
+    def _append_final(self, half: HalfRecord) -> int:
         levels, timers = len(self._settings.broker.delays_ms), self._settings.value.timers
         final = final_message(half, levels, timers, self._clock.now_ms())
         if final is None:
@@ -253,7 +253,7 @@ class Ends:
                 if reason is not None:
                     one.answer(_not_stored(reason))
                 else:
-                    self._gate.confirm(EndTransaction.code, end, _Confirmed(one))
+                    self._gate.confirm(EndTransaction.code, end, _ConfirmedEnd(one))
 
         self._journal.when_kept(end, reached)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from firearrow.broker.send.incoming import Destination, delay_level, destination_of, is_plain
 from firearrow.broker.timer.admission import parked
-from firearrow.broker.transaction.half_record import NOT_FINAL, OURS, Record
+from firearrow.broker.transaction.half_record import NOT_FINAL, OURS, HalfRecord
 from firearrow.broker.transaction.ledger import Half
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.flags import COMMIT, PREPARED, TRANSACTION_MASK
@@ -28,8 +28,8 @@ from firearrow.record.hosts import HostBytes
 from firearrow.record.layout import MAX_PROPERTIES_BYTES
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.op_message import OP_TAG
-from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, format_properties
-from firearrow.store.placement import Appended
+from firearrow.record.properties import decode_properties, encode_properties, format_properties
+from firearrow.store.placement import AppendPosition
 from firearrow.store.timer.config import TimerConfig
 
 HALF_QUEUE: Final = 0
@@ -103,7 +103,7 @@ def half_ending(topic: str, group: str, properties: str) -> bytes:
 # ---- reading
 
 
-def half_of(record: Record) -> Half:
+def half_of(record: HalfRecord) -> Half:
     """Return the entry of the ledger for a record of the half queue."""
     head = record.head
     place = head.queue_offset, head.physical_offset, head.size, head.born_timestamp
@@ -140,7 +140,7 @@ def is_renewal_of(half: RecordHead, head: RecordHead) -> bool:
 # ---- records that follow
 
 
-def final_message(record: Record, levels: int, timers: TimerConfig, now_ms: int) -> Draft | None:
+def final_message(record: HalfRecord, levels: int, timers: TimerConfig, now_ms: int) -> Draft | None:
     """Return the message that a commit stores; None for a half message that does not say where it belongs.
 
     A delay begins with the commit.
@@ -151,13 +151,13 @@ def final_message(record: Record, levels: int, timers: TimerConfig, now_ms: int)
     sys_flag = head.sys_flag & ~TRANSACTION_MASK | COMMIT
     properties = record.plain_final_properties()
     if properties is not None:
-        return _drafted(record, *place, properties, sys_flag, head.physical_offset)
+        return Draft.of(head, record.data, *place, properties, sys_flag=sys_flag, prepared=head.physical_offset)
     target = destination_of(*place, _without(record.properties, NOT_FINAL), sys_flag, levels)
     target = parked(target, sys_flag, timers, now_ms)
     return _again(record, target, sys_flag, head.physical_offset)
 
 
-def renewed(record: Record, checks: int) -> Draft:
+def renewed(record: HalfRecord, checks: int) -> Draft:
     """Return the half message that replaces this one at the end of the half queue."""
     properties = _without(record.properties, (keys.TRAN_PREPARED_QUEUE_OFFSET,))
     properties[keys.PREVIOUS_HALF] = str(record.head.queue_offset)
@@ -166,7 +166,7 @@ def renewed(record: Record, checks: int) -> Draft:
     return _half_again(record, properties)
 
 
-def resumed(record: Record, replaced: int | None) -> Draft:
+def resumed(record: HalfRecord, replaced: int | None) -> Draft:
     """Return the half message with which the questions begin anew; it replaces the one at ``replaced``."""
     properties = _without(record.properties, OURS)
     if replaced is not None:
@@ -175,49 +175,33 @@ def resumed(record: Record, replaced: int | None) -> Draft:
     return _half_again(record, properties)
 
 
-def as_stored(record: Record) -> tuple[Draft, Appended]:
+def as_stored(record: HalfRecord) -> tuple[Draft, AppendPosition]:
     """Return a half message as it is, and its place: to ask about it without writing it again."""
     head, draft = record.head, _half_again(record, record.properties)
-    place = Appended(head.physical_offset, head.queue_offset, head.physical_offset + head.size, head.store_timestamp)
+    place = AppendPosition(
+        head.physical_offset, head.queue_offset, head.physical_offset + head.size, head.store_timestamp
+    )
     return draft, place
 
 
-def given_up(record: Record) -> Draft:
+def given_up(record: HalfRecord) -> Draft:
     """Return the message for the topic of transactions that no producer ended."""
     target = Destination(CHECK_MAX_TIME_TOPIC, 0, _without(record.properties, OURS))
-    return _again(record, target, record.head.sys_flag)
+    return _again(record, target)
 
 
 def _without(properties: Mapping[str, str], left_out: tuple[str, ...]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key not in left_out}
 
 
-def _half_again(record: Record, properties: Mapping[str, str]) -> Draft:
-    return _again(record, Destination(HALF_TOPIC, HALF_QUEUE, properties), record.head.sys_flag)
+def _half_again(record: HalfRecord, properties: Mapping[str, str]) -> Draft:
+    return _again(record, Destination(HALF_TOPIC, HALF_QUEUE, properties))
 
 
-def _again(record: Record, target: Destination, sys_flag: int, prepared: int = 0) -> Draft:
+def _again(record: HalfRecord, target: Destination, sys_flag: int | None = None, prepared: int = 0) -> Draft:
     properties = encode_properties(target.properties)
-    return _drafted(record, target.topic, target.queue_id, properties, sys_flag, prepared)
-
-
-def _drafted(
-    record: Record, topic: str, queue_id: int, properties: StoredProperties, sys_flag: int, prepared: int
-) -> Draft:
-    head = record.head
-    return Draft(
-        topic,
-        queue_id,
-        head.body(record.data),
-        properties,
-        head.born_timestamp,
-        head.born_host,
-        head.store_host,
-        head.flag,
-        sys_flag,
-        head.reconsume_times,
-        PhysicalOffset(prepared),
-    )
+    head, place = record.head, (target.topic, target.queue_id)
+    return Draft.of(head, record.data, *place, properties, sys_flag=sys_flag, prepared=prepared)
 
 
 def op_message(body: bytes, unique: str, now_ms: int, host: HostBytes) -> Draft:
@@ -229,7 +213,7 @@ def op_message(body: bytes, unique: str, now_ms: int, host: HostBytes) -> Draft:
 # ---- a question
 
 
-def question(draft: Draft, place: Appended) -> tuple[CheckTransactionState, bytes]:
+def question(draft: Draft, place: AppendPosition) -> tuple[CheckTransactionState, bytes]:
     """Return the request that asks a producer about a half message just stored at ``place``, and its body."""
     properties = decode_properties(draft.properties)
     unique = properties.get(keys.UNIQ_KEY)

@@ -29,7 +29,7 @@ _IN_DELAYS: Final = b"DEL"
 """The letters that DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS have in common."""
 
 
-class Record:
+class HalfRecord:
     """A record with its properties. Not changed after it is made."""
 
     __slots__ = ("_properties", "data", "head", "raw")
@@ -43,7 +43,7 @@ class Record:
         self._properties: dict[str, str] | None = None
 
     @classmethod
-    def read(cls, data: Buffer) -> "Record":
+    def read(cls, data: Buffer) -> "HalfRecord":
         """Read a record; raise ``BadRecord`` when the bytes are not one."""
         return cls(peek(data), data)
 

@@ -15,13 +15,17 @@ op messages below the other name only such half messages.
 """
 
 import logging
+import random
 from collections.abc import Callable, Iterable
 from datetime import UTC
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.identity import Identity
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.tables.offset_book import OffsetBook
 from firearrow.broker.transaction.half import HALF_QUEUE, half_of, is_final_of, is_renewal_of, op_message
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.ledger import Half, Ledger
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.model import EpochMs, keys
@@ -30,11 +34,13 @@ from firearrow.record.decode import RecordHead, heads, peek
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.op_message import op_bodies, parse_op
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.turn import Pace
 from firearrow.store.log.waiters import OnReached
-from firearrow.store.placement import FLUSHED, Appended
+from firearrow.store.placement import FLUSHED, AppendPosition
 from firearrow.store.read.lookup import IsWanted
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
+from firearrow.store.store import Store
 
 READ_AT_ONCE: Final = 64
 READ_BYTES: Final = 1 << 20
@@ -52,19 +58,31 @@ log = logging.getLogger(__name__)
 class Journal:
     """The half queue and the op queue of one broker, and their fold."""
 
-    def __init__(self, tables: Tables) -> None:
+    queues: Final = frozenset({(HALF_TOPIC, HALF_QUEUE), (OP_HALF_TOPIC, HALF_QUEUE)})
+    """The queues that are folded."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: LiveSettings,
+        offsets: OffsetBook,
+        clock: Clock,
+        identity: Identity,
+        stats: BrokerStats,
+        chance: random.Random,
+    ) -> None:
         self.ledger = Ledger(0, 0)
-        self._store = tables.store
-        self._settings = tables.settings
-        self._offsets = tables.offsets
-        self._offsets_changed = tables.offset_file.changed
-        self._clock = tables.clock
-        self._host = tables.identity.store_host
-        self._stats = tables.stats
-        chance = tables.chance
-        self._unique_keys = UniqueKeys(tables.identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
-        self._recent: dict[int, Record] = {}  # the half messages that were folded last, by physical offset
-        self._less_recent: dict[int, Record] = {}
+        self._store = store
+        self._settings = settings
+        self._offsets = offsets.table
+        self._offsets_changed = offsets.file.changed
+        self._clock = clock
+        self._host = identity.store_host
+        self._stats = stats
+        self._unique_keys = UniqueKeys(identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
+        self._recent: dict[int, HalfRecord] = {}  # the half messages that were folded last, by physical offset
+        self._less_recent: dict[int, HalfRecord] = {}
         self._recent_bytes = 0
         self._named: dict[int, str] = {}  # half messages whose op message gets the key, until it is folded
         self.owed: dict[int, int] = {}
@@ -122,7 +140,7 @@ class Journal:
             kept = self._recent if len(buffer) <= RECENT_BYTES else {}
             self._recent_bytes += len(buffer) if kept is self._recent else 0
             for head in heads(buffer):
-                record = kept[head.physical_offset] = Record(head, buffer)
+                record = kept[head.physical_offset] = HalfRecord(head, buffer)
                 ledger.took_half(half_of(record))
         self._skip(HALF_TOPIC, pulled, ledger.half_next)
         ledger.skip_halves(pulled.next_offset)
@@ -159,7 +177,7 @@ class Journal:
                 offsets.commit(TRANSACTION_GROUP, topic, HALF_QUEUE, done)
                 self._offsets_changed()
 
-    def take_recent(self, physical: int) -> Record | None:
+    def take_recent(self, physical: int) -> HalfRecord | None:
         """Return a half message of this process that was folded just now, once; None for all others.
 
         Its transaction is at `Ledger.now_at`, and has no final message that the ledger does not know of.
@@ -168,22 +186,22 @@ class Journal:
         record = self._recent.pop(physical, None) or self._less_recent.pop(physical, None)
         return None if physical < log.opened_at or physical < log.min_offset else record
 
-    async def record_at(self, physical: int, size: int = 0) -> Record | None:
+    async def record_at(self, physical: int, size: int = 0) -> HalfRecord | None:
         """Return the record at a place of the log, which was checked when it was folded if its ``size`` is given."""
         try:
             data = self._store.bytes.read_hot(physical, size) if size else None
             if data is None:
                 data = await self._store.lookups.by_physical(physical)
-            record = Record.read(data)
+            record = HalfRecord.read(data)
         except (OffsetNotStored, BadRecord):
             return None
         return record if record.head.physical_offset == physical else None
 
-    async def record_of(self, half: Half) -> Record | None:
+    async def record_of(self, half: Half) -> HalfRecord | None:
         """Return the record of a half message; None when it is damaged or deleted."""
         return await self.record_at(half.physical, half.size)
 
-    async def has_final(self, record: Record) -> bool:
+    async def has_final(self, record: HalfRecord) -> bool:
         """Whether the final message of a half message from before this process is in the log.
 
         Without the key index (``messageIndexEnable``) that is not known, and the answer is False.
@@ -192,7 +210,7 @@ class Journal:
             return False
         return await self.finds_final(record, record.head.store_timestamp - FINAL_BEFORE_MS)
 
-    async def finds_final(self, record: Record, since_ms: int = 0) -> bool:
+    async def finds_final(self, record: HalfRecord, since_ms: int = 0) -> bool:
         """Whether the key index finds the final message of a half message."""
         topic = record.properties.get(keys.REAL_TOPIC)
         if not topic:
@@ -202,7 +220,7 @@ class Journal:
                 return True
         return False
 
-    async def finds_rollback(self, record: Record, offset: int | None) -> bool:
+    async def finds_rollback(self, record: HalfRecord, offset: int | None) -> bool:
         """Whether the key index finds the rollback of a message that was given up.
 
         ``offset``: its last half message. Without that every rollback with its key counts.
@@ -214,7 +232,7 @@ class Journal:
 
         return await self._newest(OP_HALF_TOPIC, record, since_ms, is_rollback) is not None
 
-    async def pending_of(self, record: Record) -> int:
+    async def pending_of(self, record: HalfRecord) -> int:
         """Return the offset of the pending half message of the transaction of a record; that of the record without one.
 
         The ledger knows most by itself. After a start it does not know offsets from before the last question: the
@@ -233,7 +251,7 @@ class Journal:
         )
         return offset if found is None else found.queue_offset
 
-    async def last_half_of(self, record: Record) -> int | None:
+    async def last_half_of(self, record: HalfRecord) -> int | None:
         """Return the offset of the last half message of the transaction of a message that was given up.
 
         None when its half messages are not in the log any more, or there is no key index.
@@ -241,7 +259,7 @@ class Journal:
         found = await self._newest(HALF_TOPIC, record, 0, lambda _, one: is_renewal_of(record.head, one))
         return None if found is None else self.ledger.now_at(found.queue_offset)
 
-    async def _newest(self, topic: str, record: Record, since_ms: int, is_wanted: IsWanted) -> RecordHead | None:
+    async def _newest(self, topic: str, record: HalfRecord, since_ms: int, is_wanted: IsWanted) -> RecordHead | None:
         """Return the newest wanted record of a topic whose unique key is that of a record; None when none is found.
 
         The index mixes unique keys with the words of KEYS: other messages with the key are passed over, as many as one
@@ -256,13 +274,13 @@ class Journal:
             1,
             since_ms,
             self._clock.now_ms(),
-            lambda data, head: is_wanted(data, head) and Record(head, data).unique_key == unique,
+            lambda data, head: is_wanted(data, head) and HalfRecord(head, data).unique_key == unique,
         )
         return peek(found.records[0]) if found.records else None
 
     # ---- writing
 
-    def append(self, draft: Draft, *, even_if_full: bool = False) -> Appended:
+    def append(self, draft: Draft, *, even_if_full: bool = False) -> AppendPosition:
         """Append a record; raise when the store takes no messages, unless ``even_if_full`` and it is only full."""
         store = self._store
         tail = store.queues.tail_of(draft.topic, draft.queue_id)
@@ -294,7 +312,7 @@ class Journal:
                 end = self.append(op, even_if_full=True).end
         return end
 
-    def name_rollback(self, offset: int, record: Record) -> None:
+    def name_rollback(self, offset: int, record: HalfRecord) -> None:
         """Give the op message for a rollback the key of its transaction, if that may have been given up before.
 
         So it may be when it was asked about. And when it is from before this process: a crash may have kept the record

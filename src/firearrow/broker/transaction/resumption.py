@@ -10,7 +10,7 @@ restart nothing else tells it from giving up.
 """
 
 from firearrow.broker.transaction.half import resumed
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.slice import Slice
@@ -21,7 +21,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 
-async def resume(journal: Journal, record: Record) -> int:
+async def resume(journal: Journal, record: HalfRecord) -> int:
     """Ask about the half message in a record again, from the first question on; return when that is kept."""
     is_half = record.head.topic in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
     if not is_half or keys.REAL_TOPIC not in record.properties:
@@ -39,7 +39,7 @@ async def resume(journal: Journal, record: Record) -> int:
     return await work.kept()
 
 
-async def _present(journal: Journal, record: Record) -> tuple[Record, int | None]:
+async def _present(journal: Journal, record: HalfRecord) -> tuple[HalfRecord, int | None]:
     """Return the last record of the transaction, and the offset of its last half message; None when that is not there.
 
     An end that names one of the half messages before then ends the resumed one. Raise ``Refused`` when the transaction
@@ -47,21 +47,30 @@ async def _present(journal: Journal, record: Record) -> tuple[Record, int | None
     """
     ledger, was_moved = journal.ledger, record.head.topic == CHECK_MAX_TIME_TOPIC
     offset = await (journal.last_half_of(record) if was_moved else journal.pending_of(record))
-    is_committed = await journal.finds_final(record)
-    is_rolled_back = was_moved and not is_committed and await journal.finds_rollback(record, offset)
+    found = await _found_end(journal, record, offset)
     half = None if offset is None else ledger.open_at(offset)
     if half is not None and half.physical != record.head.physical_offset:
         record = await journal.record_of(half) or record
-    if offset is None:
-        outcome = None
-    else:  # the transaction may have gone on while its records were read
+    outcome = None
+    if offset is not None:  # the transaction may have gone on while its records were read
         offset = ledger.now_at(offset)
         half, outcome = ledger.open_at(offset), ledger.outcome_at(offset)
     is_last = half is not None and half.physical == record.head.physical_offset
     is_given_up = half is None and (outcome is Outcome.GIVEN_UP or (was_moved and outcome is None))
-    if not is_committed and not is_rolled_back and (is_last or is_given_up):
+    if found is None and (is_last or is_given_up):
         return record, offset
-    outcome = Outcome.COMMITTED if is_committed else Outcome.ROLLED_BACK if is_rolled_back else outcome
+    raise _over(found or outcome)
+
+
+def _over(outcome: Outcome | None) -> Refused:
     text = f"the transaction is {'over' if outcome is None else outcome.value}: nobody is asked about it again. "
     text += f"A message in {CHECK_MAX_TIME_TOPIC} can be resumed by its own id"
-    raise Refused(ResponseCode.SYSTEM_ERROR, text)
+    return Refused(ResponseCode.SYSTEM_ERROR, text)
+
+
+async def _found_end(journal: Journal, record: HalfRecord, offset: int | None) -> Outcome | None:
+    """Return the end of the transaction that the key index finds; None when it finds none."""
+    if await journal.finds_final(record):
+        return Outcome.COMMITTED
+    was_moved = record.head.topic == CHECK_MAX_TIME_TOPIC
+    return Outcome.ROLLED_BACK if was_moved and await journal.finds_rollback(record, offset) else None

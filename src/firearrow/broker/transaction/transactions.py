@@ -9,18 +9,23 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.gate.gate import Gate
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.broker.transaction.checks import Checks
-from firearrow.broker.transaction.ends import Ends
+from firearrow.broker.transaction.ends import EndRequests
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.errors import FireArrowError
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.remoting.handlers import Later
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.turn import Pace
 from firearrow.store.placement import Rows
-from firearrow.telemetry.damped import Damped
+from firearrow.store.store import Store
+from firearrow.telemetry.damped import DampedEvents
 
 RETRY_S: Final = 1.0
 LOOKED_AT_ONCE: Final = 1_000
@@ -34,24 +39,34 @@ class Transactions:
 
     kept = "half messages"
 
-    def __init__(self, tables: Tables) -> None:
-        self._settings = tables.settings
-        self.journal = Journal(tables)
-        self.ends = Ends(self.journal, tables.settings, tables.clock, tables.gate)
-        self.producers: Final = ConnectedProducers(tables.clients)
-        self.checks = Checks(self.journal, self.producers, tables.topics, tables.settings, tables.clock)
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        settings: LiveSettings,
+        clock: Clock,
+        gate: Gate,
+        clients: ClientTable,
+        topics: TopicBook,
+        store: Store,
+    ) -> None:
+        self._settings = settings
+        self.journal = journal
+        self.ends = EndRequests(self.journal, settings, clock, gate)
+        self.producers: Final = ConnectedProducers(clients)
+        self.checks = Checks(self.journal, self.producers, topics, settings, clock)
         self._wanted = asyncio.Event()
-        self._failures = Damped()
+        self._failures = DampedEvents()
         self._caught_up = asyncio.Event()
         self._changed = asyncio.Event()
         self.journal.on_taken_back = self._wanted.set
-        tables.settings.on_change.append(self._changed.set)
-        self._store = tables.store
+        settings.on_change.append(self._changed.set)
+        self._store = store
 
     def open(self) -> None:
         """Begin at the stored offsets."""
         self.journal.open()
-        self._store.views.dispatch.views.append(self._arrived)
+        self._store.views.dispatch.watch(self.journal.queues, self._arrived)
         self._store.retention.keepers.all.append(self)
         self._wanted.set()
 

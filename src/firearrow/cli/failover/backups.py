@@ -12,7 +12,7 @@ import msgspec
 from firearrow.errors import DiskError, SettingsError
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.store.epochs.directory_number import DIRECTORY
-from firearrow.store.epochs.promise import Promise
+from firearrow.store.epochs.promise import PromiseFile
 from firearrow.store.paths import LOCK
 
 LIST: Final = "backup.json"
@@ -39,7 +39,7 @@ async def back_up(store: Path, to: Path) -> Backup:
     try:
         lock = disk.lock(LOCK)
         try:
-            epoch = (await Promise.load(disk)).epoch
+            epoch = (await PromiseFile.load(disk)).epoch
             if not epoch:
                 raise SettingsError(f"{store} was never part of a group with a coordinator; copy it by other means")
             return _kept(store, to, epoch)

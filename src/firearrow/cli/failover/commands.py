@@ -10,11 +10,12 @@ import typer
 from msgspec.structs import replace
 
 from firearrow.broker.failover.elections import LARGEST_CHOSEN, elected, elected_by_name
-from firearrow.broker.failover.group_values import Seen
+from firearrow.broker.failover.group_values import GroupView
 from firearrow.cli.broker import read_settings, store_directory
 from firearrow.cli.cluster import fail, reach_of, run
-from firearrow.cli.failover.place import Act, BrokerName, Cluster, Config, Coordinator, Place, place_of
-from firearrow.errors import CoordinatorFailed, FireArrowError, NotNow, SettingsError
+from firearrow.cli.failover.place import Act, Config, GroupPlace, PlaceOptions
+from firearrow.cli.option_groups import grouped
+from firearrow.errors import CoordinatorFailed, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
 
 LOOK_S: Final = 0.2
@@ -31,17 +32,12 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question
 
 
 @failover.command()
-def show(
-    context: typer.Context,
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
-) -> None:
+@grouped
+def show(context: typer.Context, where: PlaceOptions) -> None:
     """Print the state of a group: epoch, master, in-sync set, and how far its live members are."""
     from firearrow.cli.failover.losses import replicas
 
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
     seen = run(context, place.seen)
     if seen.group is None:
         typer.echo(f"{place} does not exist: its first broker makes it")
@@ -52,23 +48,21 @@ def show(
 
 
 @failover.command()
+@grouped
 def wait(
     context: typer.Context,
     replica: Annotated[list[int], typer.Option("--replica", min=1, help="brokerId; may be given more than once.")],
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
+    where: PlaceOptions,
     seconds: Annotated[float, typer.Option("--seconds", help="How long to wait.")] = 600.0,
 ) -> None:
     """Wait until replicas are alive and in sync, after one was added, replaced or started again."""
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
     group = run(context, lambda: _in_sync(place, replica, seconds))
     typer.echo(f"in sync {list(group.iss)}, epoch {group.epoch}, master {group.master}")
 
 
-async def _in_sync(place: Place, wanted: list[int], seconds: float) -> GroupState:
-    seen, trouble = Seen(None, None, {}), ""
+async def _in_sync(place: GroupPlace, wanted: list[int], seconds: float) -> GroupState:
+    seen, trouble = GroupView(None, None, {}), ""
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -88,21 +82,15 @@ async def _in_sync(place: Place, wanted: list[int], seconds: float) -> GroupStat
 
 
 @failover.command("hand-over")
-def hand_over(
-    context: typer.Context,
-    replica: Replica,
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
-) -> None:
+@grouped
+def hand_over(context: typer.Context, replica: Replica, where: PlaceOptions) -> None:
     """Make a replica that is in sync the master. Sends on their way are tried again by their producers."""
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
     new = run(context, lambda: _handed_over(place, replica))
     typer.echo(f"replica {replica} is elected for epoch {new.epoch}, in sync {list(new.iss)}")
 
 
-async def _handed_over(place: Place, chosen: int) -> GroupState:
+async def _handed_over(place: GroupPlace, chosen: int) -> GroupState:
     seen = await place.seen()
     group = _existing(place, seen)
     if group.master == chosen:
@@ -118,21 +106,19 @@ async def _handed_over(place: Place, chosen: int) -> GroupState:
 
 
 @failover.command("set-in-sync-replicas")
+@grouped
 def set_in_sync_replicas(
     context: typer.Context,
     count: Annotated[int, typer.Option("--count", min=1, help="Replicas, the master included.")],
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
+    where: PlaceOptions,
 ) -> None:
     """Change how many replicas must be in sync for a message to be taken; settings files count for a new group only."""
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
     new = run(context, lambda: _with_count(place, count))
     typer.echo(f"messages are taken while {new.min_iss} replicas are in sync; now {list(new.iss)}")
 
 
-async def _with_count(place: Place, count: int) -> GroupState:
+async def _with_count(place: GroupPlace, count: int) -> GroupState:
     seen = await place.seen()
     group = _existing(place, seen)
     new = replace(group, min_iss=count, iss_seq=group.iss_seq + 1)
@@ -141,13 +127,11 @@ async def _with_count(place: Place, count: int) -> GroupState:
 
 
 @failover.command()
+@grouped
 def elect(
     context: typer.Context,
     replica: Replica,
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
+    where: PlaceOptions,
     epoch: Annotated[
         int,
         typer.Option(
@@ -163,7 +147,7 @@ def elect(
 
     Prints what may be lost and asks. The act is kept with time and user; see firearrow failover acts.
     """
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
     from firearrow.cli.failover.losses import losses, replicas
 
     seen = run(context, place.seen_sound_or_not)
@@ -182,15 +166,10 @@ def elect(
 
 
 @failover.command()
-def acts(
-    context: typer.Context,
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
-) -> None:
+@grouped
+def acts(context: typer.Context, where: PlaceOptions) -> None:
     """Print what operators changed by hand in a group, the oldest first, as JSON lines."""
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
 
     async def read() -> list[bytes]:
         async with place.open() as etcd:
@@ -215,21 +194,19 @@ def backup(
 
 
 @failover.command()
+@grouped
 def restore(
     context: typer.Context,
     source: Annotated[Path, typer.Option("--from", help="Directory of a backup.")],
     replica: Replica,
-    config: Config = None,
-    coordinator: Coordinator = "",
-    broker_name: BrokerName = "",
-    cluster: Cluster = "",
+    where: PlaceOptions,
     store: Store = None,
     yes: Yes = False,
 ) -> None:
     """Begin a group again with a backup. No broker of it may run; all others start with empty directories then."""
     from firearrow.cli.failover.backups import put_back, read_backup
 
-    place = _place(context, config, coordinator, broker_name, cluster)
+    place = where.place(context)
     seen = run(context, place.seen)
     if seen.live:
         fail(context, f"replicas {sorted(seen.live)} of {place} run: stop all of them first")
@@ -241,7 +218,7 @@ def restore(
     _ask(place, new, said, yes=yes)
 
     async def begin_again() -> Path:
-        target = _directory(config, store)
+        target = _directory(where.config, store)
         put_back(source, held, target)
         try:
             await place.act("restore", seen, new, said)
@@ -262,7 +239,7 @@ def _directory(config: Path | None, store: Path | None) -> Path:
     return store_directory(read_settings(config, {}))
 
 
-def _unknown(place: Place) -> GroupState:
+def _unknown(place: GroupPlace) -> GroupState:
     """The state of a group of which the coordinator knows nothing."""
     return GroupState(epoch=0, master=0, iss=(), iss_seq=0, min_iss=place.min_iss)
 
@@ -274,11 +251,11 @@ def _named(context: typer.Context, group: GroupState, replica: int, epoch: int) 
         fail(context, str(error))
 
 
-def _known(group: GroupState, seen: Seen) -> list[int]:
+def _known(group: GroupState, seen: GroupView) -> list[int]:
     return sorted({*dict(group.directories), *group.iss, *seen.live})
 
 
-def _ask(place: Place, new: GroupState, said: list[str], *, yes: bool) -> None:
+def _ask(place: GroupPlace, new: GroupState, said: list[str], *, yes: bool) -> None:
     """Say what an act means, and end the command unless it is wanted nevertheless."""
     for line in said:
         typer.echo(line)
@@ -286,14 +263,7 @@ def _ask(place: Place, new: GroupState, said: list[str], *, yes: bool) -> None:
         typer.confirm(f"Shall replica {new.master} of {place} lead epoch {new.epoch}?", abort=True)
 
 
-def _existing(place: Place, seen: Seen) -> GroupState:
+def _existing(place: GroupPlace, seen: GroupView) -> GroupState:
     if seen.group is None:
         raise SettingsError(f"{place} does not exist; check --cluster and --broker-name")
     return seen.group
-
-
-def _place(context: typer.Context, config: Path | None, coordinator: str, broker_name: str, cluster: str) -> Place:
-    try:
-        return place_of(config, coordinator, broker_name, cluster)
-    except FireArrowError as error:
-        fail(context, str(error))

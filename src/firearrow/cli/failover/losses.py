@@ -4,19 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from firearrow.cli.environment import Reach
-from firearrow.client.access import Access
-from firearrow.client.doors import system_doors
+from firearrow.cli.environment import LOCAL_NAME_SERVER, AccessOptions
 from firearrow.errors import FireArrowError
-from firearrow.fastjson import decode
 from firearrow.model.group_state import GroupState
-from firearrow.protocol.bodies.replication.replication import EpochEntryCache
-from firearrow.protocol.requests.replication.replication import GetBrokerEpochCache
-from firearrow.remoting.caller import Caller
-from firearrow.runtime.network import Address
 
 if TYPE_CHECKING:
-    from firearrow.broker.failover.group_values import About, Seen
+    from firearrow.admin import Admin
+    from firearrow.broker.failover.group_values import GroupView, MemberFacts
 
 TIMEOUT_MS = 3_000
 
@@ -31,7 +25,7 @@ class Replica(NamedTuple):
     epoch: int = 0
     """The last epoch in its log."""
     why: str = ""
-    """Why it is not known."""
+    """The reason why it is not known."""
 
     def __str__(self) -> str:
         """A line about it."""
@@ -41,28 +35,24 @@ class Replica(NamedTuple):
         return f"replica {self.number} at {self.address}: {has}"
 
 
-async def replicas(seen: "Seen", reach: Reach) -> list[Replica]:
+async def replicas(seen: "GroupView", reach: AccessOptions) -> list[Replica]:
     """Ask every live member how far its log goes."""
-    doors = system_doors()
-    tls, sign = Access(**reach).prepared(doors)
-    caller = Caller(doors.network, tls=tls, sign=sign)
-    try:
-        return list(await asyncio.gather(*(_asked(caller, *member) for member in sorted(seen.live.items()))))
-    finally:
-        await caller.close()
+    from firearrow.admin import Admin
+
+    async with Admin(LOCAL_NAME_SERVER, timeout_ms=TIMEOUT_MS, **reach) as admin:
+        return list(await asyncio.gather(*(_asked(admin, *member) for member in sorted(seen.live.items()))))
 
 
-async def _asked(caller: Caller, number: int, about: "About") -> Replica:
+async def _asked(admin: "Admin", number: int, about: "MemberFacts") -> Replica:
     try:
-        reply = await caller.call(Address.parse(about.address), GetBrokerEpochCache(), timeout_ms=TIMEOUT_MS)
-        cache = decode(bytes(reply.body), EpochEntryCache)
+        cache = await admin.operations.epochs(about.address)
     except FireArrowError as error:
         return Replica(number, about.address, why=str(error))
     entries = cache.epoch_list or []
     return Replica(number, about.address, cache.max_offset, entries[-1].epoch if entries else 0)
 
 
-def losses(group: GroupState, chosen: int, live: Mapping[int, "About"], found: list[Replica]) -> list[str]:
+def losses(group: GroupState, chosen: int, live: Mapping[int, "MemberFacts"], found: list[Replica]) -> list[str]:
     """Say, line by line, what may be lost when a replica is elected by name. Pure."""
     said = [f"now: epoch {group.epoch}, master {group.master}, in sync {list(group.iss)}", *map(str, found)]
     if chosen in group.iss and chosen not in live:
@@ -71,15 +61,18 @@ def losses(group: GroupState, chosen: int, live: Mapping[int, "About"], found: l
         return [*said, f"replica {chosen} is in sync: nothing that was acknowledged is lost"]
     if chosen in group.iss:
         said.append(f"replica {chosen} was in sync with another directory: everything that it lacks now is lost")
-    ends = {one.number: one.end for one in found if one.end >= 0}
+    return said + _lost(group, chosen, {one.number: one.end for one in found if one.end >= 0})
+
+
+def _lost(group: GroupState, chosen: int, ends: Mapping[int, int]) -> list[str]:
+    """Say what the chosen replica lacks, by the ends of the logs that are known."""
+    said = []
     if chosen not in ends:
         said.append(f"replica {chosen} does not say what it has: everything that it lacks is lost")
     for member in group.iss:
-        if member == chosen:
-            continue
-        if member not in ends:
+        if member not in ends and member != chosen:
             said.append(f"replica {member} is in sync and does not answer: what only it has is lost, unknown how much")
-        elif chosen in ends and ends[member] > ends[chosen]:
+        elif chosen in ends and ends.get(member, -1) > ends[chosen]:
             behind = ends[member] - ends[chosen]
             said.append(f"replica {member} is in sync and has {behind} bytes more than replica {chosen}: they are lost")
     return said

@@ -4,6 +4,7 @@ import getpass
 import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -14,13 +15,15 @@ from msgspec.structs import replace
 
 from firearrow.broker.failover.group_values import decode, encode
 from firearrow.cli.broker import read_settings
-from firearrow.errors import BadBody, CoordinatorFailed, NotNow, SettingsError
+from firearrow.cli.cluster import fail
+from firearrow.cli.option_groups import OptionGroup
+from firearrow.errors import BadBody, CoordinatorFailed, FireArrowError, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
 
 if TYPE_CHECKING:
-    from firearrow.broker.failover.group_values import Seen
+    from firearrow.broker.failover.group_values import GroupView
     from firearrow.broker.settings.config import BrokerSettings
-    from firearrow.runtime.coordinator.door import Snapshot
+    from firearrow.runtime.coordinator.door import GroupSnapshot
     from firearrow.runtime.coordinator.etcd import Etcd
 
 CALL_S: Final = 5.0
@@ -32,11 +35,25 @@ Config = Annotated[
         "--config", "-c", help="Settings file of a broker of the group: it names coordinator, group and TLS files."
     ),
 ]
-Coordinator = Annotated[
-    str, typer.Option("--coordinator", help="Machines of etcd, as http://host:port divided by semicolons.")
-]
-Cluster = Annotated[str, typer.Option("--cluster", help="Cluster of the group (brokerClusterName).")]
-BrokerName = Annotated[str, typer.Option("--broker-name", help="Name of the group (brokerName).")]
+
+
+@dataclass(frozen=True)
+class PlaceOptions(OptionGroup):
+    """A group and its coordinator, given by name or by a settings file."""
+
+    config: Config = None
+    coordinator: Annotated[
+        str, typer.Option("--coordinator", help="Machines of etcd, as http://host:port divided by semicolons.")
+    ] = ""
+    broker_name: Annotated[str, typer.Option("--broker-name", help="Name of the group (brokerName).")] = ""
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster of the group (brokerClusterName).")] = ""
+
+    def place(self, context: typer.Context) -> "GroupPlace":
+        """Return the group; end the command when options and file do not name one."""
+        try:
+            return place_of(self.config, self.coordinator, self.broker_name, self.cluster)
+        except FireArrowError as error:
+            fail(context, str(error))
 
 
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,7 +68,7 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lines that the operator was shown before the act."""
 
 
-class Place(NamedTuple):
+class GroupPlace(NamedTuple):
     """A group at its coordinator."""
 
     settings: "BrokerSettings"
@@ -85,19 +102,20 @@ class Place(NamedTuple):
         finally:
             await etcd.close()
 
-    async def seen(self) -> "Seen":
+    async def seen(self) -> "GroupView":
         """Return the state of the group; it may not exist."""
         return decode(await self._snapshot())
 
-    async def seen_sound_or_not(self) -> "Seen":
-        """Return the state of the group, None where it does not exist or no replica obeys it; `Seen.raw` has it."""
+    async def seen_sound_or_not(self) -> "GroupView":
+        """Return the state of the group, None where it does not exist or no replica obeys it; `GroupView.raw` has
+        it."""
         snapshot = await self._snapshot()
         try:
             return decode(snapshot)
         except BadBody:
             return replace(decode(snapshot._replace(group=None)), raw=snapshot.group)
 
-    async def _snapshot(self) -> "Snapshot":
+    async def _snapshot(self) -> "GroupSnapshot":
         """Ask every machine of the coordinator in turn."""
         from firearrow.runtime.coordinator.etcd import endpoints_of
 
@@ -108,7 +126,7 @@ class Place(NamedTuple):
                     return await etcd.read()
             return await etcd.read()
 
-    async def act(self, what: str, seen: "Seen", new: GroupState, told: list[str]) -> None:
+    async def act(self, what: str, seen: "GroupView", new: GroupState, told: list[str]) -> None:
         """Swap a state in, with a record of who did it; raise ``NotNow`` when the group has changed meanwhile."""
         moment = datetime.now(UTC).isoformat(timespec="microseconds")
         record = Act(moment, f"{getpass.getuser()}@{platform.node()}", what, seen.group, new, told)
@@ -118,7 +136,7 @@ class Place(NamedTuple):
             raise NotNow("the group has changed meanwhile; look at it with firearrow failover show, and try again")
 
 
-def place_of(config: Path | None, coordinator: str, broker_name: str, cluster: str) -> Place:
+def place_of(config: Path | None, coordinator: str, broker_name: str, cluster: str) -> GroupPlace:
     """Return the group that options and a settings file name; raise ``SettingsError`` when they do not."""
     flags = {
         "coordinator_address": coordinator or None,
@@ -131,4 +149,4 @@ def place_of(config: Path | None, coordinator: str, broker_name: str, cluster: s
         raise SettingsError("no coordinator is given: write --coordinator http://host:port, or -c FILE of a broker")
     if not settings.broker.broker_name:
         raise SettingsError("no group is given: write --broker-name NAME, or -c FILE of a broker with brokerName")
-    return Place(settings)
+    return GroupPlace(settings)

@@ -11,14 +11,24 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, Terminated, admin_of, name_servers, reach_of, until_terminated
+from firearrow.cli.cluster import (
+    AsJson,
+    ClusterTerminated,
+    NameServers,
+    admin_of,
+    name_servers,
+    reach_of,
+    until_terminated,
+)
 from firearrow.cli.jobs.job_run import explained
-from firearrow.cli.operate.listing import Watch, shown_again
+from firearrow.cli.operate.listing import ShowOptions
+from firearrow.cli.option_groups import OptionGroup, grouped
 from firearrow.cli.tables import body_fields, body_text, print_json, print_table, time_text
 from firearrow.cli.times import time_ms
 from firearrow.errors import FireArrowError, PartlyDone, SettingsError
@@ -26,7 +36,7 @@ from firearrow.model.names import TOOLS_CONSUMER_GROUP
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from firearrow.admin.dead_letters import Choice, DeadLetter, DeadLetters, Summary
+    from firearrow.admin.dead_letters import DeadLetter, DeadLetterChoice, DeadLetters, Summary
 
 dlq = typer.Typer(
     add_completion=False, help="Dead letters: what failed, since when; and sent again.", no_args_is_help=True
@@ -36,42 +46,50 @@ TERMINATED = 143
 FAILED = 1
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
-Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this message id; repeatable.")]
-OfTopic = Annotated[str, typer.Option("--topic", help="Only messages that came from this topic.")]
-Tag = Annotated[str, typer.Option("--tag", help="Only messages with this tag.")]
-Key = Annotated[str, typer.Option("--key", help="Only messages with this key.")]
-Since = Annotated[str, typer.Option(help="Only messages that died then or later: 2026-11-15T10:00, -1h.")]
-Until = Annotated[str, typer.Option(help="Only messages that died before.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the whole trace of a failure.")]
 
 
+@dataclass(frozen=True)
+class DeadLetterOptions(OptionGroup):
+    """A choice of dead letters."""
+
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Only this message id; repeatable.")] = None
+    topic: Annotated[str, typer.Option("--topic", help="Only messages that came from this topic.")] = ""
+    tag: Annotated[str, typer.Option("--tag", help="Only messages with this tag.")] = ""
+    key: Annotated[str, typer.Option("--key", help="Only messages with this key.")] = ""
+    since: Annotated[str, typer.Option(help="Only messages that died then or later: 2026-11-15T10:00, -1h.")] = ""
+    until: Annotated[str, typer.Option(help="Only messages that died before.")] = ""
+
+    @property
+    def choice(self) -> "DeadLetterChoice":
+        """The choice, with its times read."""
+        from firearrow.admin.dead_letters import DeadLetterChoice
+
+        now = SystemClock().now_ms()
+        moments = [time_ms(text, now) if text else 0 for text in (self.since, self.until)]
+        return DeadLetterChoice(frozenset(self.ids or ()), self.topic, self.tag, self.key, *moments)
+
+
 @dlq.command("list")
+@grouped
 def list_letters(
     context: typer.Context,
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")] = None,
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
+    *,
+    shown: ShowOptions,
     verbose: Verbose = False,
 ) -> None:
     """Sum dead letters up by group, topic, tag and reason: how many, since when, after how many attempts."""
-    from firearrow.admin.dead_letters import Choice, summaries
+    from firearrow.admin.dead_letters import DeadLetterChoice, summaries
 
     async def ask(letters: "DeadLetters") -> "list[Summary]":
         names = group or await letters.groups()
-        return summaries([letter for name in names for letter in await _chosen(letters, name, Choice())])
+        return summaries([letter for name in names for letter in await _chosen(letters, name, DeadLetterChoice())])
 
     async def look(letters: "DeadLetters") -> None:
-        await shown_again(
-            context,
-            lambda: ask(letters),
-            fields=lambda found: [_summary(each) for each in found],
-            tables=_print_summaries,
-            as_json=as_json,
-            watch=watch,
-        )
+        await shown.again(context, lambda: ask(letters), fields=_summaries, tables=_print_summaries)
 
-    _done(context, servers, "dlq list", look, verbose)
+    _done(context, shown.servers, "dlq list", look, verbose)
 
 
 def _print_summaries(found: "list[Summary]") -> None:
@@ -93,15 +111,11 @@ def _print_summaries(found: "list[Summary]") -> None:
 
 
 @dlq.command("show")
+@grouped
 def show_letters(
     context: typer.Context,
     group: Group,
-    ids: Ids = None,
-    topic: OfTopic = "",
-    tag: Tag = "",
-    key: Key = "",
-    since: Since = "",
-    until: Until = "",
+    wanted: DeadLetterOptions,
     limit: Annotated[int, typer.Option(min=1, help="Most messages shown.")] = 100,
     servers: NameServers = "",
     as_json: AsJson = False,
@@ -110,7 +124,7 @@ def show_letters(
     """Show the dead letters of a group."""
 
     async def ask(letters: "DeadLetters") -> "list[DeadLetter]":
-        return (await _chosen(letters, group, _choice(ids, topic, tag, key, since, until)))[:limit]
+        return (await _chosen(letters, group, wanted.choice))[:limit]
 
     found = _done(context, servers, "dlq show", ask, verbose)
     if as_json:
@@ -134,16 +148,12 @@ def show_letters(
 
 
 @dlq.command("redrive")
+@grouped
 def redrive_letters(
     context: typer.Context,
     group: Group,
     audit: Annotated[Path, typer.Option(help="File of JSON lines: what was sent again, when, by whom, to where.")],
-    ids: Ids = None,
-    topic: OfTopic = "",
-    tag: Tag = "",
-    key: Key = "",
-    since: Since = "",
-    until: Until = "",
+    wanted: DeadLetterOptions,
     everything: Annotated[bool, typer.Option("--all", help="All dead letters of the group.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent; send nothing.")] = False,
     servers: NameServers = "",
@@ -152,7 +162,7 @@ def redrive_letters(
     """Send dead letters to their topic again, for all groups that consume it. Each is sent once for an audit file."""
 
     async def send(letters: "DeadLetters") -> tuple[int, int]:
-        choice = _choice(ids, topic, tag, key, since, until)
+        choice = wanted.choice
         if choice.is_everything != everything:
             raise SettingsError("choose dead letters by --id, --topic, --tag, --key, --since or --until; or give --all")
         chosen = await _chosen(letters, group, choice)
@@ -190,21 +200,13 @@ def _done(context: typer.Context, servers: str, command: str, work: Any, verbose
     with explained(command, verbose=verbose, path=context.command_path, mistake=FAILED):
         try:
             return asyncio.run(until_terminated(run))
-        except Terminated:
+        except ClusterTerminated:
             raise typer.Exit(TERMINATED) from None
 
 
-async def _chosen(letters: "DeadLetters", group: str, choice: "Choice") -> "list[DeadLetter]":
+async def _chosen(letters: "DeadLetters", group: str, choice: "DeadLetterChoice") -> "list[DeadLetter]":
     found = [letter async for letter in letters.read(group) if choice.takes(letter)]
     return sorted(found, key=lambda letter: letter.stored.store_timestamp)
-
-
-def _choice(ids: list[str] | None, topic: str, tag: str, key: str, since: str, until: str) -> "Choice":
-    from firearrow.admin.dead_letters import Choice
-
-    now = SystemClock().now_ms()
-    moments = [time_ms(text, now) if text else 0 for text in (since, until)]
-    return Choice(frozenset(ids or ()), topic, tag, key, *moments)
 
 
 async def _redrive(context: typer.Context, servers: str, letters: "list[DeadLetter]", audit: Path) -> None:
@@ -272,17 +274,20 @@ def _sent_before(audit: Path) -> Iterator[str]:
             yield str(said.get("place"))
 
 
-def _summary(each: Any) -> dict[str, object]:  # noqa: ANN401 - a summary
-    return {
-        "group": each.group,
-        "topic": each.topic,
-        "tag": each.tag,
-        "why": each.why,
-        "messages": each.messages,
-        "since": each.first_ms,
-        "last": each.last_ms,
-        "attempts": [each.fewest_attempts, each.most_attempts],
-    }
+def _summaries(found: "list[Summary]") -> list[dict[str, object]]:
+    return [
+        {
+            "group": each.group,
+            "topic": each.topic,
+            "tag": each.tag,
+            "why": each.why,
+            "messages": each.messages,
+            "since": each.first_ms,
+            "last": each.last_ms,
+            "attempts": [each.fewest_attempts, each.most_attempts],
+        }
+        for each in found
+    ]
 
 
 def _letter(each: "DeadLetter") -> dict[str, object]:

@@ -17,11 +17,11 @@ NOTICE: Final = "KeyboardInterrupt while sending command."
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class Terminated(KeyboardInterrupt):
+class JobTerminated(KeyboardInterrupt):
     """SIGTERM came, as from a scheduler that ends a job."""
 
 
-class Kept:
+class LastSignal:
     """The last signal that came, 0 before."""
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Kept:
 
     def error(self) -> KeyboardInterrupt:
         """Return what the signal means to the job."""
-        return Terminated() if self.signal == signal.SIGTERM else KeyboardInterrupt()
+        return JobTerminated() if self.signal == signal.SIGTERM else KeyboardInterrupt()
 
 
 def status_of(error: KeyboardInterrupt) -> int:
     """Return the exit status of an interrupted command, as shells count it."""
-    return 128 + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
+    return 128 + (signal.SIGTERM if isinstance(error, JobTerminated) else signal.SIGINT)
 
 
 @contextmanager
@@ -58,15 +58,15 @@ def quiet_interruptions() -> Iterator[None]:
 
 
 @contextmanager
-def deferred() -> Iterator[Kept]:
+def deferred() -> Iterator[LastSignal]:
     """Keep Ctrl-C and SIGTERM within the block; the job asks for them."""
-    kept = Kept()
+    kept = LastSignal()
     with _handled(*SIGNALS, handler=kept.keep):
         yield kept
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated
+    raise JobTerminated
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """Options that jobs of ``firearrow pipeline`` share: Spark, tables, object stores, clusters; and their meaning."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from firearrow.cli.cluster import name_servers, reach_of
-from firearrow.cli.environment import STORAGE, Reach
+from firearrow.cli.environment import STORAGE, AccessOptions
+from firearrow.cli.option_groups import OptionGroup
 from firearrow.errors import SettingsError
 from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
@@ -16,15 +18,6 @@ if TYPE_CHECKING:
 
     from firearrow.spark.lake.table import LakeTable
 
-Master = Annotated[
-    str,
-    typer.Option(
-        help="Spark's master, or sc://host:port of a Spark Connect server; else spark-submit's, else local[*].",
-        show_default=False,
-    ),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and the whole trace of a failure.")]
-Settings = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, key=value; repeatable.")]
 Format = Annotated[str, typer.Option("--format", help="parquet, iceberg or delta.")]
 Location = Annotated[str, typer.Option(help="Directory or URI: of the table, or of the warehouse for iceberg.")]
 Table = Annotated[str, typer.Option(help="Iceberg: namespace.table. Native tables: the name in Spark's catalog.")]
@@ -47,7 +40,87 @@ Evolution = Annotated[
 Partitions = Annotated[
     str, typer.Option("--partition-by", help="Partitions of a new table, such as 'day(store_timestamp), topic'.")
 ]
-StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
+
+
+@dataclass(frozen=True)
+class SparkOptions(OptionGroup):
+    """Spark, and how much a command says."""
+
+    master: Annotated[
+        str,
+        typer.Option(
+            help="Spark's master, or sc://host:port of a Spark Connect server; else spark-submit's, else local[*].",
+            show_default=False,
+        ),
+    ] = ""
+    conf: Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, key=value; repeatable.")] = None
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and the whole trace of a failure.")] = (
+        False
+    )
+
+
+@dataclass(frozen=True)
+class TableOptions(OptionGroup):
+    """A lake table, but for its location."""
+
+    form: Format = "iceberg"
+    table: Table = ""
+    catalog: Catalog = None
+    storage: Storage = None
+
+    def at(self, location: str, *, native: bool = False, evolve: str = "fail", partition_by: str = "") -> "LakeTable":
+        """Return the table that options name; raise ``SettingsError`` if they contradict each other."""
+        from firearrow.spark.lake.table import FORMATS, LakeTable
+
+        if self.form not in FORMATS:
+            raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {self.form!r}")
+        where = location if "://" in location or not location else os.path.abspath(location)
+        settings = (pairs(self.catalog), native, pairs(self.storage), evolve, partition_by)
+        return LakeTable(self.form, where, self.table, *settings).checked()  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class NewTableOptions(OptionGroup):
+    """A lake table that a job makes if it does not exist, but for its location."""
+
+    named: TableOptions
+    native: Native = False
+    evolve: Evolution = "fail"
+    partition_by: Partitions = ""
+
+    def at(self, location: str) -> "LakeTable":
+        """Return the table."""
+        return self.named.at(location, native=self.native, evolve=self.evolve, partition_by=self.partition_by)
+
+
+@dataclass(frozen=True)
+class HeldTableOptions(OptionGroup):
+    """A lake table with its location."""
+
+    form: Format = "iceberg"
+    location: Location = ""
+    table: Table = ""
+    catalog: Catalog = None
+    storage: Storage = None
+    native: Native = False
+
+    @property
+    def lake_table(self) -> "LakeTable":
+        """The table."""
+        return TableOptions(self.form, self.table, self.catalog, self.storage).at(self.location, native=self.native)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions(OptionGroup):
+    """Messages of the past: the files of a store, or a table."""
+
+    store: Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")] = ""
+    held: HeldTableOptions
+
+    @property
+    def lake_table(self) -> "LakeTable | None":
+        """The table that holds them; None if store files do."""
+        return None if self.store else self.held.lake_table
 
 
 def history(spark: "SparkSession", store: str, table: "LakeTable | None") -> "DataFrame":
@@ -57,31 +130,6 @@ def history(spark: "SparkSession", store: str, table: "LakeTable | None") -> "Da
     from firearrow.spark.lake import access
 
     return access.read(spark, table)
-
-
-def table_if(store: str, *given: Any) -> "LakeTable | None":  # noqa: ANN401 - what `table_of` takes
-    """Return the table that holds the history; None if store files hold it."""
-    return None if store else table_of(*given)
-
-
-def table_of(
-    form: str,
-    location: str,
-    name: str,
-    catalog: list[str] | None,
-    storage: list[str] | None,
-    native: bool,
-    evolve: str = "fail",
-    partition_by: str = "",
-) -> "LakeTable":
-    """Return the table that options name; raise ``SettingsError`` if they contradict each other."""
-    from firearrow.spark.lake.table import FORMATS, LakeTable
-
-    if form not in FORMATS:
-        raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {form!r}")
-    where = location if "://" in location or not location else os.path.abspath(location)
-    settings = (pairs(catalog), native, pairs(storage), evolve, partition_by)
-    return LakeTable(form, where, name, *settings).checked()  # type: ignore[arg-type]
 
 
 def reached(context: typer.Context, servers: str) -> dict[str, str]:
@@ -100,7 +148,7 @@ def reached(context: typer.Context, servers: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _other_method(reach: Reach) -> str:
+def _other_method(reach: AccessOptions) -> str:
     method = reach.get("signature_method", SignatureMethod.SHA1)
     return "" if method is SignatureMethod.SHA1 else method.value
 

@@ -19,6 +19,7 @@ import typer
 from msgspec import Struct
 
 from firearrow.cli.jobs.interruption import deferred, quiet_interruptions, status_of
+from firearrow.cli.jobs.job_options import SparkOptions, pairs
 from firearrow.errors import FireArrowError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ QUERY_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _STDERR: Final = 2
 
 
-class Shown(Struct, frozen=True):
+class ProgressOutputs(Struct, frozen=True):
     """The outputs on which a job shows the progress of its queries."""
 
     metrics: Path | None = None
@@ -48,7 +49,7 @@ class Shown(Struct, frozen=True):
     """Called with every batch that is finished, also if it had no rows."""
 
 
-class Quiet:
+class QuietLog:
     """Sends Spark's own log to a file, unless the command is verbose."""
 
     def __init__(self, *, is_verbose: bool) -> None:
@@ -84,14 +85,14 @@ class Quiet:
 
 
 @contextmanager
-def session(master: str, settings: dict[str, str], quiet: Quiet) -> "Iterator[SparkSession]":
+def session(given: SparkOptions, quiet: QuietLog) -> "Iterator[SparkSession]":
     """Open a session for the block."""
     from firearrow.spark.session import open_session
 
     # Executors on this machine must run the Python that this package is installed in.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with quiet.starting():
-        spark = open_session(master or usual_master(), settings)
+        spark = open_session(given.master or usual_master(), pairs(given.conf))
     hush(quiet)
     try:
         yield spark
@@ -99,7 +100,7 @@ def session(master: str, settings: dict[str, str], quiet: Quiet) -> "Iterator[Sp
         spark.stop()
 
 
-def hush(quiet: Quiet) -> None:
+def hush(quiet: QuietLog) -> None:
     """Keep what pyspark logs of errors, beside raising them, from the screen, unless the command is verbose."""
     from pyspark.logger import PySparkLogger
 
@@ -113,13 +114,13 @@ def usual_master() -> str:
 
 
 @contextmanager
-def explained(command: str, *, verbose: bool = False, path: str = "", mistake: int = MISTAKE) -> Iterator[Quiet]:
+def explained(command: str, *, verbose: bool = False, path: str = "", mistake: int = MISTAKE) -> Iterator[QuietLog]:
     """Run a command within the block: tell a failure in at most three lines, and end with its status.
 
     ``path`` is how the command was called, if not by its name below ``firearrow pipeline``; ``mistake`` is the status
     after a failure of ours.
     """
-    quiet = Quiet(is_verbose=verbose)
+    quiet = QuietLog(is_verbose=verbose)
     path = path or f"firearrow pipeline {command}"
     try:
         with quiet_interruptions():
@@ -133,23 +134,31 @@ def explained(command: str, *, verbose: bool = False, path: str = "", mistake: i
     except FireArrowError as error:
         _fail(path, str(error), quiet)
         raise typer.Exit(mistake) from None
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").split(".")[0] not in LIBRARIES:
-            raise
-        _tell(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta,bodies]'")
-        raise typer.Exit(2) from None
     except Exception as error:
-        from firearrow.spark.explanation import explain, is_of_storage
-
-        if not _is_of_a_library(error) and not is_of_storage(error):
+        status = _status_of_library(path, error, quiet)
+        if status is None:
             raise
-        reason = explain(error)
-        _fail(path, reason.text, quiet)
-        if not verbose:
-            _tell(quiet.where())
-        raise typer.Exit(2 if reason.is_known else 1) from None
+        raise typer.Exit(status) from None
     else:
         quiet.forget()
+
+
+def _status_of_library(path: str, error: Exception, quiet: QuietLog) -> int | None:
+    """Tell a failure of a library, and return the status after it; None if the failure is not a library's."""
+    if isinstance(error, ModuleNotFoundError):
+        if (error.name or "").split(".")[0] not in LIBRARIES:
+            return None
+        _tell(f"this needs {error.name}: pip install 'firearrow[spark,iceberg,delta,bodies]'")
+        return 2
+    from firearrow.spark.explanation import explain, is_of_storage
+
+    if not _is_of_a_library(error) and not is_of_storage(error):
+        return None
+    reason = explain(error)
+    _fail(path, reason.text, quiet)
+    if not quiet.is_verbose:
+        _tell(quiet.where())
+    return 2 if reason.is_known else 1
 
 
 def _is_of_a_library(error: Exception) -> bool:
@@ -157,7 +166,7 @@ def _is_of_a_library(error: Exception) -> bool:
     return any(kind.__module__.split(".")[0] in roots for kind in type(error).__mro__)
 
 
-def _fail(path: str, reason: str, quiet: Quiet) -> None:
+def _fail(path: str, reason: str, quiet: QuietLog) -> None:
     if quiet.is_verbose:
         _tell(traceback.format_exc())
     _tell(f"{path}: {reason}")
@@ -167,12 +176,12 @@ def _tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
+def watch(queries: "list[StreamingQuery]", shown: ProgressOutputs) -> None:
     """Print every batch until the queries end, then a summary; raise the error of a query that failed."""
     from firearrow.spark.pipelines.exposition import serve
-    from firearrow.spark.pipelines.progress import Watched
+    from firearrow.spark.pipelines.progress import WatchedQueries
 
-    watched, began = Watched(), time.monotonic()
+    watched, began = WatchedQueries(), time.monotonic()
     for query in queries:
         watched.begin(str(query.id), query.name or str(query.id), time.time())
     served = serve(watched, shown.address, time.time) if shown.address else None
@@ -190,7 +199,7 @@ def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
         raise kept.error()
 
 
-def _look_at_all(queries: "list[StreamingQuery]", watched: Any, shown: Shown) -> "list[StreamingQuery]":  # noqa: ANN401
+def _look_at_all(queries: "list[StreamingQuery]", watched: Any, shown: ProgressOutputs) -> "list[StreamingQuery]":  # noqa: ANN401
     """Wait a moment, show what is new, and return the queries that still run."""
     from firearrow.runtime.exposition import as_text
     from firearrow.spark.pipelines.exposition import families
@@ -203,7 +212,7 @@ def _look_at_all(queries: "list[StreamingQuery]", watched: Any, shown: Shown) ->
     return going
 
 
-def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: bool) -> None:  # noqa: ANN401
+def _look(query: "StreamingQuery", watched: Any, shown: ProgressOutputs, *, is_active: bool) -> None:  # noqa: ANN401
     name, now_s = str(query.id), time.time()
     for batch in watched.fresh(name, [plain(report) for report in query.recentProgress], now_s):
         if batch.rows:
@@ -214,7 +223,7 @@ def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: boo
         watched.idle(name, now_s)
 
 
-def _conclude(watched: Any, began: float, shown: Shown) -> None:  # noqa: ANN401
+def _conclude(watched: Any, began: float, shown: ProgressOutputs) -> None:  # noqa: ANN401
     for line in watched.summary(time.monotonic() - began):
         shown.say(line)
 

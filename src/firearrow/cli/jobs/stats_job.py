@@ -2,27 +2,15 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from firearrow.cli.cluster import AsJson, NameServers
-from firearrow.cli.jobs.job_options import (
-    Catalog,
-    Format,
-    Location,
-    Master,
-    Native,
-    Settings,
-    Storage,
-    StorePath,
-    Table,
-    Verbose,
-    pairs,
-    reached,
-    table_of,
-)
+from firearrow.cli.jobs.job_options import HistoryOptions, SparkOptions, pairs, reached
 from firearrow.cli.jobs.job_run import closing, explained, session
+from firearrow.cli.option_groups import OptionGroup, grouped
 from firearrow.cli.tables import print_json, print_table, time_text
 from firearrow.errors import SettingsError
 
@@ -34,61 +22,74 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Any]
 
 SIZES = ("messages", "bytes", "stored bytes", "p50", "p99", "largest")
+TABLES = (
+    ("Topics", "topic", ()),
+    ("Tags", "tag", ("tag",)),
+    ("Queues", "queue", ("broker", "queue")),
+    ("Hours", "hour", ("hour",)),
+)
+"""The tables that are printed: title, kind of rows, and the columns that tell the rows of a topic apart."""
 
 
-def stats(
-    context: typer.Context,
+@dataclass(frozen=True)
+class FigureOptions(OptionGroup):
+    """The messages that are counted, and the division of the figures."""
+
     topics: Annotated[
         str, typer.Option(help="Topics, separated by commas. Without a store or a table: live topics.")
-    ] = "",
+    ] = ""
     by: Annotated[
         str, typer.Option(help="Divide the figures by these, separated by commas; empty: by topic alone.")
-    ] = "tag,queue,hour,key",
-    top: Annotated[int, typer.Option(min=1, help="Most tags and most keys shown of a topic.")] = 10,
-    where: Annotated[str, typer.Option(help="SQL condition on the columns of messages.")] = "",
+    ] = "tag,queue,hour,key"
+    top: Annotated[int, typer.Option(min=1, help="Most tags and most keys shown of a topic.")] = 10
+    where: Annotated[str, typer.Option(help="SQL condition on the columns of messages.")] = ""
+
+
+@grouped
+def stats(
+    context: typer.Context,
+    wanted: FigureOptions,
     servers: NameServers = "",
     option: Annotated[list[str] | None, typer.Option(help="An option of the source, key=value; repeatable.")] = None,
-    store: StorePath = "",
-    form: Format = "iceberg",
-    location: Location = "",
-    table: Table = "",
-    catalog: Catalog = None,
-    storage: Storage = None,
-    native: Native = False,
+    *,
+    past: HistoryOptions,
     as_json: AsJson = False,
-    master: Master = "",
-    conf: Settings = None,
-    verbose: Verbose = False,
+    spark: SparkOptions,
 ) -> None:
     """Count messages and bytes of live topics, store files or an archive: sizes, times, tags, queues, hours, keys."""
-    with explained("stats", verbose=verbose) as quiet:
+    with explained("stats", verbose=spark.verbose) as quiet:
         from firearrow.spark.pipelines import stats as statistics
 
-        parts, began = _parts(by, statistics.PARTS), time.monotonic()
-        target = table_of(form, location, table, catalog, storage, native) if location or table else None
-        if store and target is not None:
-            raise SettingsError("--store and a table are two places; give one of them")
-        if not (store or target or topics):
-            raise SettingsError("say of what: --topics with -n, --store, or a table by --location and --table")
-        source = {} if store or target else reached(context, servers)
-        options = _source_options(source, store, topics, pairs(option)) if target is None else {}
-        if target is not None and option:
-            raise SettingsError("--option is about topics and store files, not about a table; choose rows by --where")
-        with session(master, pairs(conf), quiet) as spark:
-            rows = _rows(spark, store, target, options, where)
-            if target is not None and topics:
-                rows = rows.where(rows.topic.isin(*_words(topics)))
+        parts, began = _parts(wanted.by, statistics.PARTS), time.monotonic()
+        target = past.held.lake_table if past.held.location or past.held.table else None
+        _check(wanted.topics, past.store, target, option)
+        source = {} if past.store or target else reached(context, servers)
+        options = _source_options(source, past.store, wanted.topics, pairs(option)) if target is None else {}
+        with session(spark, quiet) as opened:
+            rows = _rows(opened, past.store, target, options, wanted.where)
+            if target is not None and wanted.topics:
+                rows = rows.where(rows.topic.isin(*_words(wanted.topics)))
             slim = statistics.slim(rows).cache()
-            found = [row.asDict() for row in statistics.groups(slim, parts, top).collect()]
+            found = [row.asDict() for row in statistics.groups(slim, parts, wanted.top).collect()]
             spread = []
             if statistics.KEY in parts:
-                spread = [row.asDict() for row in statistics.key_spread(slim, top).collect()]
+                spread = [row.asDict() for row in statistics.key_spread(slim, wanted.top).collect()]
     if as_json:
         print_json({"topics": _documents(found, spread)})
         return
     _print(found, spread)
     messages = sum(row["messages"] for row in found if row["kind"] == statistics.TOPIC)
     typer.echo(closing(f"stats: {messages:,} messages", began))
+
+
+def _check(topics: str, store: str, target: "LakeTable | None", option: list[str] | None) -> None:
+    """Raise ``SettingsError`` if options name several places or none, or belong to another place."""
+    if store and target is not None:
+        raise SettingsError("--store and a table are two places; give one of them")
+    if not (store or target or topics):
+        raise SettingsError("say of what: --topics with -n, --store, or a table by --location and --table")
+    if target is not None and option:
+        raise SettingsError("--option is about topics and store files, not about a table; choose rows by --where")
 
 
 def _parts(by: str, known: Sequence[str]) -> list[str]:
@@ -137,21 +138,25 @@ def _documents(found: Sequence[Figures], spread: Sequence[Figures]) -> list[dict
     """Return the figures of topics, for programs."""
     documents = []
     for whole in (row for row in found if row["kind"] == "topic"):
-        document = {"topic": whole["topic"], **_figures(whole)}
-        mine = [row for row in found if row["topic"] == whole["topic"]]
-        for kind, name, columns in (
-            ("tag", "tags", {"tag": "tag"}),
-            ("queue", "queues", {"broker": "broker", "queue_id": "queue"}),
-            ("hour", "hours", {"hour": "hour"}),
-        ):
-            listed = [row for row in mine if row["kind"] == kind]
-            if listed:
-                document[name] = [{name: row[key] for key, name in columns.items()} | _figures(row) for row in listed]
         keys = [row for row in spread if row["topic"] == whole["topic"]]
-        if keys:
-            document["keys"] = _keys(keys)
-        documents.append(document)
+        listed = _lists([row for row in found if row["topic"] == whole["topic"]])
+        document = {"topic": whole["topic"], **_figures(whole), **listed}
+        documents.append(document | ({"keys": _keys(keys)} if keys else {}))
     return documents
+
+
+def _lists(found: Sequence[Figures]) -> dict[str, list[dict[str, Any]]]:
+    """Return the figures of one topic's parts: tags, queues and hours, as far as there are some."""
+    lists = {}
+    for kind, name, columns in (
+        ("tag", "tags", {"tag": "tag"}),
+        ("queue", "queues", {"broker": "broker", "queue_id": "queue"}),
+        ("hour", "hours", {"hour": "hour"}),
+    ):
+        listed = [row for row in found if row["kind"] == kind]
+        if listed:
+            lists[name] = [{name: row[key] for key, name in columns.items()} | _figures(row) for row in listed]
+    return lists
 
 
 def _figures(row: Figures) -> dict[str, Any]:
@@ -184,20 +189,15 @@ def _share(row: Figures) -> float:
 
 
 def _print(found: Sequence[Figures], spread: Sequence[Figures]) -> None:
-    times = ("first", "last")
-    of = {kind: [row for row in found if row["kind"] == kind] for kind in ("topic", "tag", "queue", "hour")}
-    print_table(
-        "Topics", ["topic", *SIZES, *times], [(row["topic"], *_cells(row), *_times(row)) for row in of["topic"]]
-    )
-    if of["tag"]:
-        rows = [(row["topic"], row["tag"] or "-", *_cells(row), *_times(row)) for row in of["tag"]]
-        print_table("Tags", ["topic", "tag", *SIZES, *times], rows)
-    if of["queue"]:
-        rows = [(row["topic"], row["broker"], row["queue_id"], *_cells(row), *_times(row)) for row in of["queue"]]
-        print_table("Queues", ["topic", "broker", "queue", *SIZES, *times], rows)
-    if of["hour"]:
-        rows = [(row["topic"], time_text(row["hour"])[:13] + "Z", *_cells(row)) for row in of["hour"]]
-        print_table("Hours", ["topic", "hour", *SIZES], rows)
+    for title, kind, names in TABLES:
+        times = () if kind == "hour" else ("first", "last")
+        rows = [
+            (row["topic"], *_place(row, kind), *_cells(row), *(_times(row) if times else ()))
+            for row in found
+            if row["kind"] == kind
+        ]
+        if rows or kind == "topic":
+            print_table(title, ["topic", *names, *SIZES, *times], rows)
     if spread:
         rows = [
             (
@@ -211,6 +211,13 @@ def _print(found: Sequence[Figures], spread: Sequence[Figures]) -> None:
             for row in spread
         ]
         print_table("Keys", ["topic", "key", "messages", "share", "different keys", "skew"], rows)
+
+
+def _place(row: Figures, kind: str) -> tuple[object, ...]:
+    """Return what tells the part of a topic that a row is about."""
+    if kind == "hour":
+        return (time_text(row["hour"])[:13] + "Z",)
+    return {"topic": (), "tag": (row["tag"] or "-",), "queue": (row["broker"], row["queue_id"])}[kind]
 
 
 def _first_of(spread: Sequence[Figures], row: Figures) -> Figures:

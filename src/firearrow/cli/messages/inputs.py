@@ -61,7 +61,7 @@ class Delay(Struct, frozen=True):
     at_ms: int | None = None
 
 
-class Parts(Struct, frozen=True):
+class MessageDefaults(Struct, frozen=True):
     """The parts of a message that come from options; a line of JSON overrides them."""
 
     topic: str
@@ -99,7 +99,7 @@ _OF_THE_SYSTEM = keys.RESERVED | {
 """Properties that a new message must not copy: they have options of their own, or record an earlier delivery."""
 
 
-class Passed:
+class SkipCount:
     """Counts input that is not a message."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Passed:
 
 
 async def messages(
-    parts: Parts, given: list[Path], texts: list[str], form: InputFormat, passed: Passed
+    parts: MessageDefaults, given: list[Path], texts: list[str], form: InputFormat, passed: SkipCount
 ) -> AsyncIterator[Message]:
     """Yield the messages of texts, else of files, else of standard input; empty lines are skipped and counted."""
     for text in texts:
@@ -153,7 +153,7 @@ async def _lines(path: Path, form: InputFormat) -> AsyncGenerator[bytes]:
         raise IllegalMessage(f"{path} cannot be read: {error.strerror or error}; check the path") from error
 
 
-def _from_json(parts: Parts, line: bytes, where: str) -> Message:
+def _from_json(parts: MessageDefaults, line: bytes, where: str) -> Message:
     try:
         said = msgspec.json.decode(line, type=JsonMessage)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -170,7 +170,7 @@ def _from_json(parts: Parts, line: bytes, where: str) -> Message:
     assert body is not None
     own = {name: value for name, value in said.properties.items() if name not in _OF_THE_SYSTEM}
     words = tuple(said.keys.split() if isinstance(said.keys, str) else said.keys)
-    made = Parts(
+    made = MessageDefaults(
         parts.topic,
         said.tag or parts.tag,
         words or parts.keys,

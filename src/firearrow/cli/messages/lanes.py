@@ -29,7 +29,7 @@ BATCH: Final = 256
 Report = Callable[[Sequence["SendResult"]], None]
 
 
-class Lanes:
+class SendLanes:
     """Sends messages as they are read, and calls ``report`` for acknowledged ones."""
 
     def __init__(self, producer: "Producer", sends: asyncio.TaskGroup, report: Report, batch: int = 1) -> None:

@@ -37,7 +37,7 @@ Come = asyncio.Queue[Found | FireArrowError | None]
 """Messages of followed queues; None for a queue that has reached its end."""
 
 
-class Look(Struct, frozen=True):
+class ReadOrder(Struct, frozen=True):
     """The messages to read. ``start`` and ``to`` are first, last, an offset or a time; empty means the default."""
 
     topic: str
@@ -50,9 +50,9 @@ class Look(Struct, frozen=True):
 
 
 class Reader:
-    """Reads the messages that a ``Look`` describes."""
+    """Reads the messages that a ``ReadOrder`` describes."""
 
-    def __init__(self, consumer: PullConsumer, look: Look) -> None:
+    def __init__(self, consumer: PullConsumer, look: ReadOrder) -> None:
         self._consumer = consumer
         self._look = look
         self._wanted = subscription(look.topic, look.expression, version=0)

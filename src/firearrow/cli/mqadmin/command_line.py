@@ -4,7 +4,7 @@ import argparse
 import textwrap
 from typing import Final, NoReturn
 
-from firearrow.cli.mqadmin.verb import HELP, NAME_SERVERS, Given, Option, Verb
+from firearrow.cli.mqadmin.verb import HELP, NAME_SERVERS, OptionValues, Verb, VerbOption
 
 WIDTH: Final = 110
 
@@ -13,20 +13,20 @@ class WrongOptions(Exception):
     """The options of a command line are wrong."""
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise WrongOptions(message)
 
 
-def options_of(verb: Verb) -> dict[str, Option]:
+def options_of(verb: Verb) -> dict[str, VerbOption]:
     """Return the options of a command, with those that every command has, by short name in the order of usage."""
     found = {option.short: option for option in (HELP, NAME_SERVERS, *verb.options)}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
-def read_options(verb: Verb, words: list[str]) -> Given:
+def read_options(verb: Verb, words: list[str]) -> OptionValues:
     """Read the options; raise ``WrongOptions`` if they are not those of the command."""
-    parser = _Parser(prog=f"mqadmin {verb.name}", add_help=False, allow_abbrev=False)
+    parser = _ArgumentParser(prog=f"mqadmin {verb.name}", add_help=False, allow_abbrev=False)
     known = options_of(verb)
     for option in known.values():
         names = dict.fromkeys((f"-{option.short}", f"--{option.long}", f"-{option.long}"))
@@ -41,10 +41,10 @@ def read_options(verb: Verb, words: list[str]) -> Given:
         raise WrongOptions(f"Unrecognized option: {unknown}")
     if "h" not in given:
         _check(verb, known, given)
-    return Given(given)
+    return OptionValues(given)
 
 
-def _check(verb: Verb, known: dict[str, Option], given: dict[str, str | bool]) -> None:
+def _check(verb: Verb, known: dict[str, VerbOption], given: dict[str, str | bool]) -> None:
     missing = [option.short for option in known.values() if option.required and option.short not in given]
     grouped = [group for group in verb.either if not any(short in given for short in group)]
     if missing or grouped:
@@ -56,7 +56,7 @@ def _check(verb: Verb, known: dict[str, Option], given: dict[str, str | bool]) -
             raise WrongOptions(f"The options -{chosen[1]} and -{chosen[0]} exclude each other: give one of them")
 
 
-def _group(known: dict[str, Option], group: tuple[str, ...]) -> str:
+def _group(known: dict[str, VerbOption], group: tuple[str, ...]) -> str:
     return "[" + ", ".join(f"-{short} {known[short].help}" for short in group) + "]"
 
 
@@ -82,9 +82,9 @@ def usage(verb: Verb, called: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _short(option: Option) -> str:
+def _short(option: VerbOption) -> str:
     return f"-{option.short}" if option.alone else f"-{option.short} <arg>"
 
 
-def _both(option: Option) -> str:
+def _both(option: VerbOption) -> str:
     return f" -{option.short},--{option.long}" + ("" if option.alone else " <arg>")

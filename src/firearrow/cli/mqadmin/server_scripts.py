@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from msgspec import Struct
 
 from firearrow.cli.mqadmin.command_line import WrongOptions, read_options, usage
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 
 FAILED: Final = 1
 SERVERS: Final = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
@@ -42,17 +42,17 @@ NAME_SERVER: Final = Verb(
     "mqnamesrv",
     "Run a name server.",
     (
-        Option("c", "configFile", "Name server config properties file"),
-        Option("p", "printConfigItem", "Print all config items", alone=True),
+        VerbOption("c", "configFile", "Name server config properties file"),
+        VerbOption("p", "printConfigItem", "Print all config items", alone=True),
     ),
 )
 BROKER: Final = Verb(
     "mqbroker",
     "Run a broker.",
     (
-        Option("c", "configFile", "Broker config properties file"),
-        Option("p", "printConfigItem", "Print all config item", alone=True),
-        Option("m", "printImportantConfig", "Print important config item", alone=True),
+        VerbOption("c", "configFile", "Broker config properties file"),
+        VerbOption("p", "printConfigItem", "Print all config item", alone=True),
+        VerbOption("m", "printImportantConfig", "Print important config item", alone=True),
     ),
 )
 
@@ -140,7 +140,7 @@ def running(script: str, processes: Path = Path("/proc")) -> list[int]:
     return sorted(found)
 
 
-def _given(script: Verb) -> Given:
+def _given(script: Verb) -> OptionValues:
     try:
         given = read_options(script, sys.argv[1:])
     except WrongOptions as wrong:
@@ -152,7 +152,7 @@ def _given(script: Verb) -> Given:
     return given
 
 
-def _file(given: Given) -> Path | None:
+def _file(given: OptionValues) -> Path | None:
     return Path(given.text("c")) if given.has("c") else None
 
 

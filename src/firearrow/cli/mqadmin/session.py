@@ -4,26 +4,16 @@ import asyncio
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from firearrow import fastjson
 from firearrow.admin import Admin
-from firearrow.cli.environment import Reach
+from firearrow.cli.environment import LOCAL_NAME_SERVER, AccessOptions
 from firearrow.cli.mqadmin.java_text import formed
 from firearrow.cli.output import standard_output
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
-from firearrow.protocol.bodies.naming.route import ClusterInfo, KVTable
-from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
-from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
-from firearrow.remoting.reply import SUCCESS_ONLY
-from firearrow.runtime.network import Address
 
 if TYPE_CHECKING:
-    from firearrow.protocol.bodies.naming.route import BrokerData, TopicRouteData
-    from firearrow.protocol.conversation import A, Request
-    from firearrow.remoting.reply import Reply
-
-T = TypeVar("T")
+    from firearrow.protocol.bodies.naming.route import BrokerData, ClusterInfo, TopicRouteData
 
 NO_MASTER = "NO_MASTER"
 
@@ -31,7 +21,7 @@ NO_MASTER = "NO_MASTER"
 class Session:
     """One run of one command."""
 
-    def __init__(self, name_servers: str, reach: Reach, chance: random.Random) -> None:
+    def __init__(self, name_servers: str, reach: AccessOptions, chance: random.Random) -> None:
         self._given = name_servers
         self.reach = reach
         self._chance = chance
@@ -77,55 +67,29 @@ class Session:
     def admin(self) -> Admin:
         """The administration of the cluster. Commands that ask one broker by its address need no name server."""
         if self._admin is None:
-            self._admin = Admin(self._given if self.has_name_servers else "127.0.0.1:9876", **self.reach)
+            self._admin = Admin(self._given if self.has_name_servers else LOCAL_NAME_SERVER, **self.reach)
         return self._admin
+
+    @property
+    def cluster_admin(self) -> Admin:
+        """The administration of the cluster, for requests that name servers answer; raise if none are given."""
+        assert self.name_servers
+        return self.admin
 
     async def close(self) -> None:
         """Close connections."""
         if self._admin is not None:
             await self._admin.close()
 
-    async def ask(
-        self,
-        address: str,
-        request: "Request[A]",
-        body: bytes = b"",
-        *,
-        accept: frozenset[int] = SUCCESS_ONLY,
-        timeout_ms: float | None = None,
-    ) -> "Reply[A]":
-        """Send a request to one server."""
-        to = Address.parse(address)
-        return await self.admin.brokers.ask(to, request, body, accept=accept, timeout_ms=timeout_ms)
-
-    async def read(self, address: str, request: "Request[A]", kind: type[T], *, timeout_ms: float | None = None) -> T:
-        """Send a request to one server and return its body."""
-        return fastjson.decode((await self.ask(address, request, timeout_ms=timeout_ms)).body, kind)
-
-    async def read_names(self, request: "Request[A]", kind: type[T]) -> T:
-        """Send a request to a name server and return its body."""
-        self.check_name_servers()
-        return fastjson.decode((await self.admin.brokers.ask_name_server(request)).body, kind)
-
-    def check_name_servers(self) -> None:
-        """Raise if no name servers are given."""
-        assert self.name_servers
-
-    async def tell_name_servers(self, request: "Request[A]") -> None:
-        """Send a request to every name server."""
-        self.check_name_servers()
-        await self.admin.brokers.tell_name_servers(request)
-
     # -- the cluster
 
     async def cluster(self) -> "ClusterView":
         """Return the registered brokers."""
-        return ClusterView(await self.read_names(GetBrokerClusterInfo(), ClusterInfo))
+        return ClusterView(await self.cluster_admin.brokers.registered())
 
     async def route(self, topic: str) -> "TopicRouteData":
         """Return the route of a topic; raise if there is none."""
-        self.check_name_servers()
-        found = await self.admin.brokers.route(topic)
+        found = await self.cluster_admin.brokers.route(topic)
         if found is None:
             raise NoSuchName(
                 f"no name server has a route of topic {topic!r} (code 17); mqadmin topicList shows those that are there"
@@ -161,7 +125,7 @@ def sorted_brokers(route: "TopicRouteData") -> list["BrokerData"]:
 class ClusterView:
     """The registered brokers by cluster."""
 
-    def __init__(self, info: ClusterInfo) -> None:
+    def __init__(self, info: "ClusterInfo") -> None:
         self.brokers: Mapping[str, BrokerData] = info.broker_addr_table or {}
         self.clusters: Mapping[str, list[str]] = {
             name: sorted(members) for name, members in sorted((info.cluster_addr_table or {}).items())
@@ -203,8 +167,3 @@ class ClusterView:
             if address in data.broker_addrs.values():
                 return name
         raise NoSuchName(f"no broker with address {address} is registered; check -b, and whether -n is the right one")
-
-
-async def runtime(session: Session, address: str) -> dict[str, str]:
-    """Return everything that a broker says of its run."""
-    return (await session.read(address, GetBrokerRuntimeInfo(), KVTable)).table

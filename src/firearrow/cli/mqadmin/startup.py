@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from firearrow.cli.environment import NAME_SERVERS, Reach
+from firearrow.cli.environment import NAME_SERVERS, AccessOptions
 from firearrow.cli.mqadmin import catalogue
 from firearrow.cli.mqadmin.catalogue import found_verb, near_verbs
 from firearrow.cli.mqadmin.command_line import WrongOptions, read_options, usage
 from firearrow.cli.mqadmin.session import Session
-from firearrow.cli.mqadmin.verb import Given, UsageNeeded, Verb
+from firearrow.cli.mqadmin.verb import OptionValues, UsageNeeded, Verb
 from firearrow.cli.output import standard_output
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.model.signature import SignatureMethod
@@ -102,7 +102,7 @@ def _run(verb: Verb, words: list[str], environment: Mapping[str, str]) -> None:
     _execute(verb, given, environment)
 
 
-def _execute(verb: Verb, given: Given, environment: Mapping[str, str]) -> None:
+def _execute(verb: Verb, given: OptionValues, environment: Mapping[str, str]) -> None:
     known = next((environment[name] for name in NAME_SERVERS if environment.get(name, "").strip()), "")
     try:
         failures = asyncio.run(_with_session(verb, given, given.text("n", known), reach(environment)))
@@ -118,7 +118,7 @@ def _execute(verb: Verb, given: Given, environment: Mapping[str, str]) -> None:
         raise _Ended(has_failed=True)
 
 
-async def _with_session(verb: Verb, given: Given, name_servers: str, how: Reach) -> int:
+async def _with_session(verb: Verb, given: OptionValues, name_servers: str, how: AccessOptions) -> int:
     assert verb.run is not None
     session = Session(name_servers, how, random.Random())
     try:
@@ -128,7 +128,7 @@ async def _with_session(verb: Verb, given: Given, name_servers: str, how: Reach)
     return session.failures
 
 
-def reach(environment: Mapping[str, str]) -> Reach:
+def reach(environment: Mapping[str, str]) -> AccessOptions:
     """Return TLS and keys: from the environment, or keys from Apache's ``conf/tools.yml`` under ROCKETMQ_HOME."""
     tls, trust = environment.get("FIREARROW_TLS", ""), environment.get("FIREARROW_TLS_TRUST", "")
     keys = {"accessKey": environment.get("FIREARROW_ACCESS_KEY", "")}
@@ -141,7 +141,9 @@ def reach(environment: Mapping[str, str]) -> Reach:
         enabled=tls.lower() in ("1", "true", "yes", "on") or bool(trust), verify_server=bool(trust), trust_path=trust
     )
     method = _signature_method(environment.get("FIREARROW_SIGNATURE_METHOD", ""))
-    return Reach(tls=speaks, access_key=keys["accessKey"], secret_key=keys["secretKey"], signature_method=method)
+    return AccessOptions(
+        tls=speaks, access_key=keys["accessKey"], secret_key=keys["secretKey"], signature_method=method
+    )
 
 
 def _signature_method(text: str) -> SignatureMethod:

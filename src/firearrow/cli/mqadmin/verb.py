@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from firearrow.cli.mqadmin.session import Session
 
 
-class Option(Struct, frozen=True):
+class VerbOption(Struct, frozen=True):
     """An option, short and long. ``alone`` is one without a value, ``why_not`` why it cannot be honoured here."""
 
     short: str
@@ -24,7 +24,7 @@ class Option(Struct, frozen=True):
     """Whether it has no effect on topics that exist here, in Apache's tool neither."""
 
 
-class Given:
+class OptionValues:
     """The options of a command line, by their short names. Values have no blanks around them."""
 
     def __init__(self, values: dict[str, str | bool]) -> None:
@@ -53,7 +53,7 @@ class Given:
         return self.text(short).lower() == "true" if short in self._values else otherwise
 
 
-Run = Callable[["Session", Given], Awaitable[None]]
+Run = Callable[["Session", OptionValues], Awaitable[None]]
 
 
 class Verb(Struct, frozen=True):
@@ -61,15 +61,17 @@ class Verb(Struct, frozen=True):
 
     name: str
     help: str
-    options: tuple[Option, ...] = ()
+    options: tuple[VerbOption, ...] = ()
     run: Run | None = None
     why_not: str = ""
-    """Why there is no such command here, and what to use instead."""
+    """The reason why there is no such command here, and what to use instead."""
     either: tuple[tuple[str, ...], ...] = ()
 
 
-HELP: Final = Option("h", "help", "Print help", alone=True)
-NAME_SERVERS: Final = Option("n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'")
+HELP: Final = VerbOption("h", "help", "Print help", alone=True)
+NAME_SERVERS: Final = VerbOption(
+    "n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"
+)
 
 
 def usage_needed() -> NoReturn:

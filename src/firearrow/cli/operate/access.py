@@ -4,6 +4,7 @@ Every broker keeps its own users and rules, so every command goes to all brokers
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,8 +16,8 @@ from firearrow.access.declared import thing
 from firearrow.access.rules import (
     USER_PREFIX,
     Action,
-    Kind,
-    Pattern,
+    ResourceKind,
+    ResourcePattern,
     Rules,
     User,
     UserStatus,
@@ -25,13 +26,14 @@ from firearrow.access.rules import (
     star_fault,
     word,
 )
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.cluster import AsJson, NameServers, ask, fail
+from firearrow.cli.operate.listing import ShowOptions, Watch
+from firearrow.cli.option_groups import OptionGroup, grouped
 from firearrow.cli.tables import print_table
 from firearrow.errors import NoSuchName
 
 if TYPE_CHECKING:
-    from firearrow.access.decide import Need, Verdict
+    from firearrow.access.decide import AccessVerdict, Need
     from firearrow.admin import Admin
     from firearrow.protocol.bodies.admin.auth import AclInfo, UserInfo
     from firearrow.runtime.network import Address
@@ -42,8 +44,6 @@ user = typer.Typer(add_completion=False, help="Create, list, update and delete t
 acl = typer.Typer(add_completion=False, help="Create, list, delete and test the rules that say what users may do.")
 
 Name = Annotated[str, typer.Argument(metavar="USER", help="The name of the user.")]
-Broker = Annotated[str, typer.Option("--broker", "-b", help="Only this broker, by name or by address.")]
-Cluster = Annotated[str, typer.Option("--cluster", "-c", help="Only brokers of this cluster.")]
 Resource = Annotated[
     str,
     typer.Argument(metavar="RESOURCE", help="Topic:orders, Topic:orders*, Group:billing, Cluster:c, Topic:* or *."),
@@ -59,28 +59,29 @@ Password = Annotated[
 ]
 
 
-def _everywhere(
-    context: typer.Context,
-    servers: str,
-    cluster: str,
-    broker: str,
-    change: Callable[["Admin", "Address"], Awaitable[None]],
-    said: str,
-) -> None:
-    """Make a change at every broker, and say where it was made."""
-    from firearrow.admin.brokers import at_each
+@dataclass(frozen=True)
+class KeeperOptions(OptionGroup):
+    """The brokers whose users and rules are meant."""
 
-    async def work() -> None:
-        async with admin_of(context, servers) as admin:
+    cluster: Annotated[str, typer.Option("--cluster", "-c", help="Only brokers of this cluster.")] = ""
+    broker: Annotated[str, typer.Option("--broker", "-b", help="Only this broker, by name or by address.")] = ""
+    servers: NameServers = ""
 
+    def change(
+        self, context: typer.Context, change: Callable[["Admin", "Address"], Awaitable[None]], said: str
+    ) -> None:
+        """Make a change at every one of the brokers, and say where it was made."""
+        from firearrow.admin.brokers import at_each
+
+        async def work(admin: "Admin") -> None:
             async def at(address: "Address") -> None:
                 await change(admin, address)
                 typer.echo(f"{said} at {address}")
 
-            keepers = await admin.accounts.keepers(cluster, broker)
+            keepers = await admin.accounts.keepers(self.cluster, self.broker)
             await at_each({f"broker {address}": partial(at, address) for address in keepers})
 
-    run(context, work)
+        ask(context, self.servers, work)
 
 
 Row = dict[str, str]
@@ -88,53 +89,48 @@ Row = dict[str, str]
 
 def _listing(
     context: typer.Context,
-    servers: str,
-    cluster: str,
-    broker: str,
+    keepers: KeeperOptions,
+    shown: tuple[bool, float | None],
     title: str,
     columns: list[str],
     rows_at: Callable[["Admin", "Address"], Awaitable[list[Row]]],
-    *,
-    as_json: bool,
-    watch: float | None,
 ) -> None:
     """Show the rows that every broker has."""
 
-    async def ask(admin: "Admin") -> list[Row]:
-        keepers = await admin.accounts.keepers(cluster, broker)
-        return [row for address in keepers for row in await rows_at(admin, address)]
+    async def rows(admin: "Admin") -> list[Row]:
+        asked = await admin.accounts.keepers(keepers.cluster, keepers.broker)
+        return [row for address in asked for row in await rows_at(admin, address)]
 
-    show(
+    ShowOptions(keepers.servers, *shown).show(
         context,
-        servers,
-        ask,
+        rows,
         fields=lambda rows: rows,
         tables=lambda rows: print_table(title, columns, [list(row.values()) for row in rows]),
-        as_json=as_json,
-        watch=watch,
     )
 
 
 @user.command("create")
+@grouped
 def create_user(
     context: typer.Context,
     name: Name,
     password: Password,
     is_super: Annotated[bool, typer.Option("--super", help="Let the user do everything.")] = False,
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
+    *,
+    keepers: KeeperOptions,
 ) -> None:
     """Make a user."""
     kind = UserType.SUPER if is_super else UserType.NORMAL
 
-    async def change(admin: "Admin", address: "Address") -> None:
-        await admin.accounts.create_user(address, name, password, kind=kind.value)
-
-    _everywhere(context, servers, cluster, broker, change, f"created {kind.value.lower()} user {name}")
+    keepers.change(
+        context,
+        lambda admin, address: admin.accounts.create_user(address, name, password, kind=kind.value),
+        f"created {kind.value.lower()} user {name}",
+    )
 
 
 @user.command("update")
+@grouped
 def update_user(
     context: typer.Context,
     name: Name,
@@ -143,9 +139,8 @@ def update_user(
     ] = "",
     is_super: Annotated[bool | None, typer.Option("--super/--normal", help="Let the user do everything.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let the user in, or not.")] = None,
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
+    *,
+    keepers: KeeperOptions,
 ) -> None:
     """Change the password, the kind or the status of a user."""
     if not password and is_super is None and enabled is None:
@@ -153,43 +148,37 @@ def update_user(
     kind = None if is_super is None else (UserType.SUPER if is_super else UserType.NORMAL).value
     status = None if enabled is None else (UserStatus.ENABLE if enabled else UserStatus.DISABLE).value
 
-    async def change(admin: "Admin", address: "Address") -> None:
-        await admin.accounts.update_user(address, name, password=password or None, kind=kind, status=status)
-
-    _everywhere(context, servers, cluster, broker, change, f"updated user {name}")
+    keepers.change(
+        context,
+        lambda admin, address: admin.accounts.update_user(
+            address, name, password=password or None, kind=kind, status=status
+        ),
+        f"updated user {name}",
+    )
 
 
 @user.command("delete")
-def delete_user(
-    context: typer.Context, name: Name, cluster: Cluster = "", broker: Broker = "", servers: NameServers = ""
-) -> None:
+@grouped
+def delete_user(context: typer.Context, name: Name, keepers: KeeperOptions) -> None:
     """Forget a user, with its rules."""
 
-    async def change(admin: "Admin", address: "Address") -> None:
-        await admin.accounts.delete_user(address, name)
-
-    _everywhere(context, servers, cluster, broker, change, f"deleted user {name}")
+    keepers.change(context, lambda admin, address: admin.accounts.delete_user(address, name), f"deleted user {name}")
 
 
 @user.command("list")
-def list_users(
-    context: typer.Context,
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
-) -> None:
+@grouped
+def list_users(context: typer.Context, keepers: KeeperOptions, as_json: AsJson = False, watch: Watch = None) -> None:
     """List users, without their passwords."""
 
     async def rows_at(admin: "Admin", address: "Address") -> list[Row]:
         return [_user_row(address, info) for info in await admin.accounts.users(address)]
 
     columns = ["broker", "user", "type", "status"]
-    _listing(context, servers, cluster, broker, "Users", columns, rows_at, as_json=as_json, watch=watch)
+    _listing(context, keepers, (as_json, watch), "Users", columns, rows_at)
 
 
 @acl.command("create")
+@grouped
 def create_rule(
     context: typer.Context,
     name: Name,
@@ -202,9 +191,8 @@ def create_rule(
         list[str] | None,
         typer.Option("--from", help="Only from this address or range, such as 10.0.0.0/8; repeatable."),
     ] = None,
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
+    *,
+    keepers: KeeperOptions,
 ) -> None:
     """Allow or deny a user actions on a resource; a rule about the same resource is replaced."""
     from firearrow.protocol.bodies.admin.auth import PolicyEntry
@@ -216,39 +204,38 @@ def create_rule(
         resource=resource, actions=_words(actions), decision=decision, source_ips=list(sources or ()) or None
     )
 
-    async def change(admin: "Admin", address: "Address") -> None:
-        await admin.accounts.put_rule(address, USER_PREFIX + name, rule)
-
-    _everywhere(context, servers, cluster, broker, change, f"{decision.lower()} {actions} on {resource} to {name}: set")
+    keepers.change(
+        context,
+        lambda admin, address: admin.accounts.put_rule(address, USER_PREFIX + name, rule),
+        f"{decision.lower()} {actions} on {resource} to {name}: set",
+    )
 
 
 @acl.command("delete")
+@grouped
 def delete_rules(
     context: typer.Context,
     name: Name,
     resource: Annotated[
         str, typer.Argument(metavar="[RESOURCE]", help="The resource of the rule; without it, all rules go.")
     ] = "",
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
+    *,
+    keepers: KeeperOptions,
 ) -> None:
     """Take the rule about a resource, or all rules, from a user."""
-
-    async def change(admin: "Admin", address: "Address") -> None:
-        await admin.accounts.delete_rules(address, USER_PREFIX + name, resource or None)
-
     said = f"deleted the rule of {name} about {resource}" if resource else f"deleted all rules of {name}"
-    _everywhere(context, servers, cluster, broker, change, said)
+    keepers.change(
+        context, lambda admin, at: admin.accounts.delete_rules(at, USER_PREFIX + name, resource or None), said
+    )
 
 
 @acl.command("list")
+@grouped
 def list_rules(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="[USER]", help="Only users whose names hold this text.")] = "",
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
+    *,
+    keepers: KeeperOptions,
     as_json: AsJson = False,
     watch: Watch = None,
 ) -> None:
@@ -258,29 +245,28 @@ def list_rules(
         return [row for info in await admin.accounts.rules(address, name) for row in _rule_rows(address, info)]
 
     columns = ["broker", "user", "decision", "actions", "resource", "from", "kind"]
-    _listing(context, servers, cluster, broker, "Rules", columns, rows_at, as_json=as_json, watch=watch)
+    _listing(context, keepers, (as_json, watch), "Rules", columns, rows_at)
 
 
 @acl.command("test")
+@grouped
 def ask_rules(
     context: typer.Context,
     name: Name,
     action: Annotated[str, typer.Argument(metavar="ACTION", help="One action, such as Pub.")],
     resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="One thing, such as Topic:orders.")],
     source: Annotated[str, typer.Option("--from", help="The address that the request comes from.")] = "127.0.0.1",
-    cluster: Cluster = "",
-    broker: Broker = "",
-    servers: NameServers = "",
+    *,
+    keepers: KeeperOptions,
 ) -> None:
     """Say whether a user may do something, and which rule says so. The exit status is 1 if a broker denies it."""
     need = _need(context, action, resource)
 
-    async def work() -> list[tuple["Address", "Verdict"]]:
-        async with admin_of(context, servers) as admin:
-            keepers = await admin.accounts.keepers(cluster, broker)
-            return [(address, await _verdict(admin, address, name, need, source)) for address in keepers]
+    async def work(admin: "Admin") -> list[tuple["Address", "AccessVerdict"]]:
+        asked = await admin.accounts.keepers(keepers.cluster, keepers.broker)
+        return [(address, await _verdict(admin, address, name, need, source)) for address in asked]
 
-    verdicts = run(context, work)
+    verdicts = ask(context, keepers.servers, work)
     for address, verdict in verdicts:
         why = verdict.reason if verdict.rule is None else f"the rule says: {verdict.rule}"
         typer.echo(f"{address}: {'yes' if verdict.allowed else 'no'}, {why}")
@@ -288,7 +274,7 @@ def ask_rules(
         raise typer.Exit(DENIED)
 
 
-async def _verdict(admin: "Admin", at: "Address", name: str, need: "Need", source: str) -> "Verdict":
+async def _verdict(admin: "Admin", at: "Address", name: str, need: "Need", source: str) -> "AccessVerdict":
     known = [info for info in await admin.accounts.users(at, name) if info.username == name]
     if not known:
         raise NoSuchName(f"{at} has no user {name!r}; `firearrow user list` shows those that it has")
@@ -303,7 +289,7 @@ def _need(context: typer.Context, action: str, resource: str) -> "Need":
     if wanted is None or wanted is Action.ALL:
         known = ", ".join(each.value for each in Action if each is not Action.ALL)
         fail(context, f"{action!r} is not an action; write one of {known}")
-    if found is None or found.pattern is not Pattern.LITERAL or found.kind is Kind.ANY:
+    if found is None or found.pattern is not ResourcePattern.LITERAL or found.kind is ResourceKind.ANY:
         fail(context, f"{resource!r} is not one thing; write Topic:NAME, Group:NAME or Cluster:NAME")
     return thing(found.kind, found.name, (wanted,))
 

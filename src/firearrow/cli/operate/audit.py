@@ -1,6 +1,7 @@
 """``firearrow audit``: whether the audit log of a broker or name server is as it was written."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,7 +13,7 @@ from firearrow.access.audit_lines import Fault, verify
 from firearrow.access.audit_log import ALLOWED, DIRECTORY, REFUSED, file_number
 
 if TYPE_CHECKING:
-    from firearrow.access.audit_lines import Verified
+    from firearrow.access.audit_lines import AuditVerification
 
 SETS: Final = {ALLOWED: "requests that were allowed", REFUSED: "requests that were refused"}
 """The contents of the two sets of files."""
@@ -58,16 +59,22 @@ def verify_log(
     else:
         for which, verified in found.items():
             _print(which, verified)
-    has_hash = any(verified.has_hash for verified in found.values())
-    if not has_hash:
+    has_hash = _has_hash(found, known, silent=as_json)
+    if any(verified.faults for verified in found.values()) or not has_hash:
+        raise typer.Exit(CHANGED)
+
+
+def _has_hash(found: Mapping[str, "AuditVerification"], known: str, *, silent: bool) -> bool:
+    """Say whether a hash is in one of the chains; ``silent`` says no more than that it is not."""
+    having = [which for which, verified in found.items() if verified.has_hash]
+    if not having:
         chains = " and not in that of ".join(f"{which}-*" for which in found)
         text = f"the hash {known} is not in the chain of {chains}: lines were cut off, or the log was written anew"
         typer.echo(f"firearrow audit: {text}", err=True)
-    elif known and not as_json:
-        chains = " and of ".join(f"{which}-* ({SETS[which]})" for which in found if found[which].has_hash)
+    elif known and not silent:
+        chains = " and of ".join(f"{which}-* ({SETS[which]})" for which in having)
         typer.echo(f"the hash {known} is in the chain of {chains}")
-    if any(verified.faults for verified in found.values()) or not has_hash:
-        raise typer.Exit(CHANGED)
+    return bool(having)
 
 
 def _files(path: Path) -> dict[str, list[Path]]:
@@ -83,14 +90,14 @@ def _files(path: Path) -> dict[str, list[Path]]:
     return sets
 
 
-def _verified(which: str, files: list[Path], known: str) -> "Verified":
+def _verified(which: str, files: list[Path], known: str) -> "AuditVerification":
     """Verify the files of one set; a set without a file has a fault."""
     if not files:
         return replace(verify([], known), faults=(Fault(f"{which}-*", 1, GONE),))
     return verify([(file.name, file.read_bytes()) for file in files], known)
 
 
-def _print(which: str, found: "Verified") -> None:
+def _print(which: str, found: "AuditVerification") -> None:
     for fault in found.faults[:FAULTS_SHOWN]:
         typer.echo(str(fault))
     if len(found.faults) > FAULTS_SHOWN:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run, told_when_interrupted
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.cluster import AsJson, NameServers, ask, fail, told_when_interrupted
+from firearrow.cli.operate.listing import ShowOptions, Watch
 from firearrow.cli.operate.pairs import pairs_of, print_pairs
 from firearrow.cli.operate.states import print_states, state_fields
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
 from firearrow.errors import PartlyDone, SettingsError
@@ -43,27 +44,23 @@ def list_brokers(
     async def ask(admin: "Admin") -> "Sequence[BrokerState]":
         return await admin.operations.states(await admin.brokers.list(cluster))
 
-    show(
+    ShowOptions(servers, as_json, watch).show(
         context,
-        servers,
         ask,
         fields=lambda found: [state_fields(state) for state in found],
         tables=lambda found: print_states("Brokers", found),
-        as_json=as_json,
-        watch=watch,
     )
 
 
 @brokers.command("describe")
-def describe_broker(
-    context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
-) -> None:
+@grouped
+def describe_broker(context: typer.Context, name: Name, shown: ShowOptions) -> None:
     """Show everything that a broker says of itself, and how far its slaves are."""
 
     async def ask(admin: "Admin") -> tuple[dict[str, str], list[tuple[str, int, str]]]:
         member = await _broker(admin, name)
         table = await admin.operations.runtime(member)
-        replication = await admin.operations.replication(member)
+        replication = await admin.operations.replication_if_told(member)
         slaves = [] if replication is None else replication.ha_connection_info
         return table, [(each.addr or "", each.diff, "yes" if each.in_sync else "no") for each in slaves]
 
@@ -74,25 +71,22 @@ def describe_broker(
         if found[1]:
             print_table("Slaves", names, found[1])
 
-    show(
+    shown.show(
         context,
-        servers,
         ask,
         fields=lambda found: {"state": found[0], "slaves": [dict(zip(names, row, strict=True)) for row in found[1]]},
         tables=tables,
-        as_json=as_json,
-        watch=watch,
     )
 
 
 @config.command("get")
+@grouped
 def get_config(
     context: typer.Context,
     name: Name,
     settings: Annotated[list[str] | None, typer.Argument(metavar="[SETTINGS]...", help="Only these settings.")] = None,
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
+    *,
+    shown: ShowOptions,
 ) -> None:
     """Show the settings of a running broker."""
 
@@ -103,15 +97,7 @@ def get_config(
             raise SettingsError(f"broker {name} has no setting {missing[0]!r}; without a name all settings are shown")
         return {each: found[each] for each in settings or sorted(found)}
 
-    show(
-        context,
-        servers,
-        ask,
-        fields=lambda found: found,
-        tables=lambda found: print_pairs(f"Settings of {name}", found),
-        as_json=as_json,
-        watch=watch,
-    )
+    shown.show(context, ask, fields=lambda found: found, tables=lambda found: print_pairs(f"Settings of {name}", found))
 
 
 @config.command("set")
@@ -124,11 +110,10 @@ def set_config(
     """Change settings of a running broker; they outlast a restart."""
     wanted = pairs_of(context, changes)
 
-    async def change() -> dict[str, str]:
-        async with admin_of(context, servers) as admin:
-            return await admin.operations.change_settings(await _broker(admin, name), wanted)
+    async def change(admin: "Admin") -> dict[str, str]:
+        return await admin.operations.change_settings(await _broker(admin, name), wanted)
 
-    for each, value in run(context, change).items():
+    for each, value in ask(context, servers, change).items():
         typer.echo(f"{each}={value} on {name}")
 
 
@@ -153,12 +138,11 @@ def _at_name_servers(
 ) -> tuple[str, dict[str, int]]:
     """Change a registered broker at every name server; return its name, and how many topics each has changed."""
 
-    async def changed() -> tuple[str, dict[str, int]]:
-        async with admin_of(context, servers) as admin:
-            name = (await _broker(admin, broker)).name
-            return name, await act(admin, name)
+    async def changed(admin: "Admin") -> tuple[str, dict[str, int]]:
+        name = (await _broker(admin, broker)).name
+        return name, await act(admin, name)
 
-    return run(context, changed)
+    return ask(context, servers, changed)
 
 
 @brokers.command("drain")
@@ -180,17 +164,16 @@ def drain(
     if most_s < least_s + QUIET_S:
         fail(context, f"--timeout {timeout} is too short: it takes --wait {wait}, and {QUIET_S:g} s without a message")
 
-    async def empty() -> bool:
-        async with admin_of(context, servers) as admin:
-            member = await _broker(admin, name)
-            await admin.operations.wipe_write(member.name)
-            typer.echo(f"{member.name} takes no more messages; producers have {wait} to notice")
-            undone = f"{member.name} still takes no messages; firearrow broker restore-write {member.name} undoes that"
-            with told_when_interrupted(undone):
-                await asyncio.sleep(least_s)
-                return await _is_quiet(admin, member, most_s - least_s)
+    async def empty(admin: "Admin") -> bool:
+        member = await _broker(admin, name)
+        await admin.operations.wipe_write(member.name)
+        typer.echo(f"{member.name} takes no more messages; producers have {wait} to notice")
+        undone = f"{member.name} still takes no messages; firearrow broker restore-write {member.name} undoes that"
+        with told_when_interrupted(undone):
+            await asyncio.sleep(least_s)
+            return await _is_quiet(admin, member, most_s - least_s)
 
-    if not run(context, empty):
+    if not ask(context, servers, empty):
         fail(
             context,
             f"messages still come after {timeout}: a producer sends to {name} whatever its route says. Find it with "

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.operate.listing import ShowOptions
 from firearrow.cli.operate.states import print_states, state_fields
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -18,47 +18,37 @@ cluster = typer.Typer(add_completion=False, help="List and describe clusters.", 
 
 
 @cluster.command("list")
-def list_clusters(
-    context: typer.Context, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
-) -> None:
+@grouped
+def list_clusters(context: typer.Context, shown: ShowOptions) -> None:
     """List the clusters that the name servers know."""
 
     async def ask(admin: "Admin") -> list[tuple[str, int, int, int]]:
         return _counts(await admin.brokers.list())
 
     names = ["cluster", "brokers", "masters", "slaves"]
-    show(
+    shown.show(
         context,
-        servers,
         ask,
         fields=lambda found: [dict(zip(names, row, strict=True)) for row in found],
         tables=lambda found: print_table("Clusters", names, found),
-        as_json=as_json,
-        watch=watch,
     )
 
 
 @cluster.command("describe")
+@grouped
 def describe_cluster(
-    context: typer.Context,
-    name: str = typer.Argument(metavar="CLUSTER", help="The cluster."),
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
+    context: typer.Context, name: str = typer.Argument(metavar="CLUSTER", help="The cluster."), *, shown: ShowOptions
 ) -> None:
     """Show the brokers of a cluster: versions, messages a second, disk, time since start."""
 
     async def ask(admin: "Admin") -> Sequence["BrokerState"]:
         return await admin.operations.states(await admin.brokers.list(name))
 
-    show(
+    shown.show(
         context,
-        servers,
         ask,
         fields=lambda found: {"cluster": name, "brokers": [state_fields(state) for state in found]},
         tables=lambda found: print_states(f"Cluster {name}", found),
-        as_json=as_json,
-        watch=watch,
     )
 
 

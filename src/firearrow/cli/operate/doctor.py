@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, run
+from firearrow.cli.cluster import AsJson, NameServers, ask
 from firearrow.cli.tables import print_json, print_table
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.host import Host, this_host
+from firearrow.runtime.host import HostLimits, this_host
 
 if TYPE_CHECKING:
     from firearrow.admin.doctor.faults import Finding
-    from firearrow.admin.doctor.snapshot import Snapshot
+    from firearrow.admin.doctor.snapshot import ClusterSnapshot
 
 
 def doctor(
@@ -29,11 +29,8 @@ def doctor(
     from firearrow.admin.doctor.collect import collect
     from firearrow.admin.doctor.faults import ERROR, judge
 
-    async def look() -> "Snapshot":
-        async with admin_of(context, servers) as admin:
-            return await collect(admin, SystemClock().now_ms(), this_host() if host else Host())
-
-    seen = run(context, look)
+    machine = this_host() if host else HostLimits()
+    seen = ask(context, servers, lambda admin: collect(admin, SystemClock().now_ms(), machine))
     findings = judge(seen)
     if as_json:
         print_json({"findings": [_fields(each) for each in findings], "leftOut": seen.left_out})
@@ -43,7 +40,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _print(seen: "Snapshot", findings: list["Finding"]) -> None:
+def _print(seen: "ClusterSnapshot", findings: list["Finding"]) -> None:
     rows = [(each.severity, each.name, each.about, each.what, each.next) for each in findings]
     if rows:
         print_table("Faults", ["", "fault", "where", "what", "what to do"], rows)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, name_servers, reach_of, run
+from firearrow.cli.cluster import NameServers, admin_of, fail, name_servers, reach_of, run
 from firearrow.cli.messages.message_printer import message_fields
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.operate.listing import ShowOptions
 from firearrow.cli.operate.pairs import print_pairs
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import body_text, print_table, time_text
 from firearrow.cli.times import time_ms
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
@@ -42,14 +43,8 @@ Most = Annotated[int, typer.Option("--limit", "-l", min=1, help="Most messages s
 
 
 @message.command("get")
-def get(
-    context: typer.Context,
-    message_id: Id,
-    topic: OfTopic = "",
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
-) -> None:
+@grouped
+def get(context: typer.Context, message_id: Id, topic: OfTopic = "", *, shown: ShowOptions) -> None:
     """Show a message with everything that its record holds."""
 
     async def ask(admin: "Admin") -> Sequence["FoundMessage"]:
@@ -60,18 +55,11 @@ def get(
             shown = {name: value for name, value in _fields(each).items() if name != "bodyBase64"}
             print_pairs("Message", {**shown, "body": body_text(each.stored.body, 1000)})
 
-    show(
-        context,
-        servers,
-        ask,
-        fields=lambda found: [_fields(each) for each in found],
-        tables=tables,
-        as_json=as_json,
-        watch=watch,
-    )
+    shown.show(context, ask, fields=lambda found: [_fields(each) for each in found], tables=tables)
 
 
 @message.command("query")
+@grouped
 def query(
     context: typer.Context,
     topic: Topic,
@@ -79,9 +67,8 @@ def query(
     start: Since = "",
     to: Until = "",
     limit: Most = 64,
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
+    *,
+    shown: ShowOptions,
 ) -> None:
     """List the messages of a topic that have a key."""
     begin_ms, end_ms = _span(context, start, to)
@@ -90,51 +77,45 @@ def query(
         last_ms = end_ms - 1  # brokers count the end in
         return await admin.messages.query(topic, key, begin_ms=begin_ms, end_ms=last_ms, most=limit)
 
-    show(
+    shown.show(
         context,
-        servers,
         ask,
         fields=lambda found: [_fields(each) for each in found],
         tables=lambda found: _print(f"{topic}, key {key}", [(each.stored, each.queue) for each in found]),
-        as_json=as_json,
-        watch=watch,
     )
 
 
 @message.command("by-time")
+@grouped
 def by_time(
     context: typer.Context,
     topic: Topic,
     start: Since = "-10m",
     to: Until = "now",
     limit: Most = 64,
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
+    *,
+    shown: ShowOptions,
 ) -> None:
     """List the messages of a topic that were stored between two times."""
     _span(context, start, to)
-    where, reach = name_servers(context, servers), reach_of(context)
+    where, reach = name_servers(context, shown.servers), reach_of(context)
 
     async def ask(_admin: "Admin") -> list[tuple[StoredMessage, MessageQueue]]:
-        from firearrow.cli.messages.topic_reader import Look, Reader
+        from firearrow.cli.messages.topic_reader import Reader, ReadOrder
         from firearrow.client import PullConsumer
 
-        look = Look(topic, start, to, limit=limit)
+        look = ReadOrder(topic, start, to, limit=limit)
         async with (
             PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
             aclosing(Reader(consumer, look).messages()) as found,
         ):
             return [each async for each in found]
 
-    show(
+    shown.show(
         context,
-        servers,
         ask,
         fields=lambda found: [message_fields(*each) for each in found],
         tables=lambda found: _print(f"{topic} from {start} to {to}", found),
-        as_json=as_json,
-        watch=watch,
     )
 
 
@@ -188,11 +169,11 @@ async def _consume_again(admin: "Admin", found: "FoundMessage", group: str, clie
 
 
 def _span(context: typer.Context, start: str, to: str) -> tuple[int, int]:
-    from firearrow.protocol.conversation import INT64_MAX
+    from firearrow.admin.messages import LATEST_MS
 
     now_ms = SystemClock().now_ms()
     try:
-        begin_ms, end_ms = time_ms(start, now_ms) if start else 0, time_ms(to, now_ms) if to else INT64_MAX
+        begin_ms, end_ms = time_ms(start, now_ms) if start else 0, time_ms(to, now_ms) if to else LATEST_MS
     except SettingsError as error:
         fail(context, str(error))
     if begin_ms > end_ms:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, run
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.cluster import NameServers, ask
+from firearrow.cli.operate.listing import ShowOptions
 from firearrow.cli.operate.pairs import pairs_of
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -24,14 +25,15 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
 
 
 @config.command("get")
-def get_config(context: typer.Context, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None) -> None:
+@grouped
+def get_config(context: typer.Context, shown: ShowOptions) -> None:
     """Show the settings of every name server."""
 
-    async def ask(admin: "Admin") -> dict[str, dict[str, str]]:
+    async def pairs(admin: "Admin") -> dict[str, dict[str, str]]:
         names = admin.name_servers
         return {str(server): await names.settings(server) for server in names.addresses}
 
-    _show_by_server(context, servers, ask, "Settings", as_json=as_json, watch=watch)
+    _show_by_server(context, shown, pairs, "Settings")
 
 
 @config.command("set")
@@ -43,31 +45,30 @@ def set_config(
     """Change settings of every name server; they outlast a restart."""
     wanted = pairs_of(context, changes)
 
-    async def change() -> int:
-        async with admin_of(context, servers) as admin:
-            await admin.name_servers.change_settings(wanted)
-            return len(admin.name_servers.addresses)
+    async def change(admin: "Admin") -> int:
+        await admin.name_servers.change_settings(wanted)
+        return len(admin.name_servers.addresses)
 
-    typer.echo(f"changed at {run(context, change)} name servers: {', '.join(changes)}")
+    typer.echo(f"changed at {ask(context, servers, change)} name servers: {', '.join(changes)}")
 
 
 @kv.command("list")
+@grouped
 def list_texts(
     context: typer.Context,
     namespace: Annotated[
         str, typer.Argument(metavar="[NAMESPACE]", help="The namespace; strict order is kept in the default one.")
     ] = "ORDER_TOPIC_CONFIG",
-    servers: NameServers = "",
-    as_json: AsJson = False,
-    watch: Watch = None,
+    *,
+    shown: ShowOptions,
 ) -> None:
     """List the texts of a namespace at every name server."""
 
-    async def ask(admin: "Admin") -> dict[str, dict[str, str]]:
+    async def pairs(admin: "Admin") -> dict[str, dict[str, str]]:
         names = admin.name_servers
         return {str(server): await names.texts(server, namespace) for server in names.addresses}
 
-    _show_by_server(context, servers, ask, namespace, as_json=as_json, watch=watch)
+    _show_by_server(context, shown, pairs, namespace)
 
 
 @kv.command("set")
@@ -79,47 +80,31 @@ def set_text(
     servers: NameServers = "",
 ) -> None:
     """Set a text at every name server."""
-
-    async def put() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.name_servers.put_text(namespace, key, value)
-
-    run(context, put)
+    ask(context, servers, lambda admin: admin.name_servers.put_text(namespace, key, value))
     typer.echo(f"{namespace} {key} is {value}")
 
 
 @kv.command("delete")
 def delete_text(context: typer.Context, namespace: Namespace, key: Key, servers: NameServers = "") -> None:
     """Delete a text at every name server."""
-
-    async def forget() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.name_servers.delete_text(namespace, key)
-
-    run(context, forget)
+    ask(context, servers, lambda admin: admin.name_servers.delete_text(namespace, key))
     typer.echo(f"{namespace} {key} is gone")
 
 
 def _show_by_server(
     context: typer.Context,
-    servers: str,
-    ask: Callable[["Admin"], Awaitable[dict[str, dict[str, str]]]],
+    shown: ShowOptions,
+    work: Callable[["Admin"], Awaitable[dict[str, dict[str, str]]]],
     title: str,
-    *,
-    as_json: bool,
-    watch: float | None,
 ) -> None:
     """Show names and values, a column of servers before them."""
-    show(
+    shown.show(
         context,
-        servers,
-        ask,
+        work,
         fields=lambda found: found,
         tables=lambda found: print_table(
             title,
             ["name server", "name", "value"],
             [(server, name, value) for server, pairs in found.items() for name, value in sorted(pairs.items())],
         ),
-        as_json=as_json,
-        watch=watch,
     )

@@ -8,13 +8,13 @@ from firearrow.cli.cluster import fail
 from firearrow.cli.tables import print_table
 
 
-def pairs_of(context: typer.Context, given: Iterable[str]) -> dict[str, str]:
-    """Read ``NAME=VALUE`` texts; fail for one without a value."""
-    found = {}
-    for text in given:
+def pairs_of(context: typer.Context, given: Iterable[str] | None, option: str = "") -> dict[str, str]:
+    """Read ``NAME=VALUE`` texts of arguments, or of an option; fail for one without a value."""
+    found, named = {}, f"{option} " if option else ""
+    for text in given or ():
         name, sign, value = text.partition("=")
         if not (name and sign):
-            fail(context, f"{text} has no value; write NAME=VALUE")
+            fail(context, f"{named}{text} has no value; write NAME=VALUE")
         found[name] = value
     return found
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run, told_when_interrupted
-from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.cluster import NameServers, ask, fail, told_when_interrupted
+from firearrow.cli.operate.listing import ShowOptions
+from firearrow.cli.option_groups import grouped
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
 from firearrow.errors import FireArrowError, NoSuchName, NotNow, PartlyDone, SettingsError
@@ -25,9 +26,8 @@ InCluster = Annotated[str, typer.Option("--cluster", "-c", help="On every master
 OnBroker = Annotated[str, typer.Option("--broker", "-b", help="Only on this broker, given by name or address.")]
 
 
-def route_topic(
-    context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
-) -> None:
+@grouped
+def route_topic(context: typer.Context, name: Name, shown: ShowOptions) -> None:
     """Show where name servers send clients: brokers with addresses, queues and permission."""
 
     async def ask(admin: "Admin") -> Sequence["TopicRouteData"]:
@@ -41,15 +41,7 @@ def route_topic(
         if any(_rows(other) != _rows(found[0]) for other in found[1:]):
             typer.echo("name servers disagree; firearrow doctor compares them")
 
-    show(
-        context,
-        servers,
-        ask,
-        fields=lambda found: [_rows(route) for route in found],
-        tables=tables,
-        as_json=as_json,
-        watch=watch,
-    )
+    shown.show(context, ask, fields=lambda found: [_rows(route) for route in found], tables=tables)
 
 
 def _rows(route: "TopicRouteData") -> list[dict[str, object]]:
@@ -80,12 +72,7 @@ def grow_topic(
     broker: OnBroker = "",
 ) -> None:
     """Give a topic more queues. Messages of one sharding key may go to another queue from then on."""
-
-    async def grow() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.sizes.grow(name, queues, cluster=cluster, broker=broker)
-
-    run(context, grow)
+    ask(context, servers, lambda admin: admin.sizes.grow(name, queues, cluster=cluster, broker=broker))
     typer.echo(f"topic {name} has {queues} queues on each broker")
 
 
@@ -112,22 +99,21 @@ def shrink_topic(
     except SettingsError as error:
         fail(context, str(error))
 
-    async def shrink() -> None:
-        async with admin_of(context, servers) as admin:
-            await admin.sizes.stop_writing(name, queues, cluster=cluster, broker=broker)
-            closed = f"queues from {queues} on take no more messages"
-            try:
-                if not force:
-                    typer.echo(f"{closed}; producers have {wait} to notice")
-                    with told_when_interrupted(f"{closed}, and can be read; give the same command again to go on"):
-                        await asyncio.sleep(least_s)
-                        brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
-                        await _until_read(admin, name, queues, brokers, most_s)
-                await admin.sizes.stop_reading(name, queues, cluster=cluster, broker=broker)
-            except FireArrowError as failure:
-                raise PartlyDone(f"{closed}, but the rest is not done: {failure}") from failure
+    async def shrink(admin: "Admin") -> None:
+        await admin.sizes.stop_writing(name, queues, cluster=cluster, broker=broker)
+        closed = f"queues from {queues} on take no more messages"
+        try:
+            if not force:
+                typer.echo(f"{closed}; producers have {wait} to notice")
+                with told_when_interrupted(f"{closed}, and can be read; give the same command again to go on"):
+                    await asyncio.sleep(least_s)
+                    brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
+                    await _until_read(admin, name, queues, brokers, most_s)
+            await admin.sizes.stop_reading(name, queues, cluster=cluster, broker=broker)
+        except FireArrowError as failure:
+            raise PartlyDone(f"{closed}, but the rest is not done: {failure}") from failure
 
-    run(context, shrink)
+    ask(context, servers, shrink)
     typer.echo(f"topic {name} has {queues} queues on each broker")
 
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow.cli.servers.level import Level, tell
+from firearrow.cli.servers.level import Verbosity, tell
 from firearrow.cli.servers.supervision import BackOff
 from firearrow.errors import SettingsError
 from firearrow.runtime.systemd import SOCKET, notify
@@ -93,7 +93,7 @@ class Supervisor:
     """Runs workers until it is told to stop. ``drain_s`` is how long a worker may drain before it stops."""
 
     def __init__(self, workers: list[Worker], drain_s: float) -> None:
-        self._kept = [_Kept(worker, drain_s) for worker in workers]
+        self._kept = [_WorkerProcess(worker, drain_s) for worker in workers]
         self._restart: asyncio.Task[None] | None = None
         self._stops = 0
 
@@ -140,7 +140,7 @@ class Supervisor:
         if self._restart is None or self._restart.done():
             self._restart = group.create_task(self._restart_all())
         else:
-            tell("SIGHUP is ignored: a restart of all workers is under way", Level.WARNING)
+            tell("SIGHUP is ignored: a restart of all workers is under way", Verbosity.WARNING)
 
     async def _restart_all(self) -> None:
         for kept in self._kept:
@@ -148,7 +148,7 @@ class Supervisor:
         tell(f"all {len(self._kept)} workers were restarted")
 
 
-class _Kept:
+class _WorkerProcess:
     """One worker and its process."""
 
     def __init__(self, worker: Worker, drain_s: float) -> None:
@@ -172,7 +172,7 @@ class _Kept:
             if not is_asked:
                 tell(
                     f"worker {self._worker.number} has ended with {code}; it is started again in {pause_s:g} s",
-                    Level.WARNING,
+                    Verbosity.WARNING,
                 )
             await asyncio.sleep(pause_s)
 
@@ -236,7 +236,9 @@ class _Kept:
             async with asyncio.timeout(self._patience_s):
                 await process.wait()
         except TimeoutError:
-            tell(f"worker {self._worker.number} did not stop in {self._patience_s:g} s and is killed", Level.WARNING)
+            tell(
+                f"worker {self._worker.number} did not stop in {self._patience_s:g} s and is killed", Verbosity.WARNING
+            )
             self.kill()
             await process.wait()
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from firearrow.client.consumer.broker_queries import Puller
 from firearrow.client.consumer.broker_requests import BrokerRequests
 from firearrow.client.consumer.direct_message import Call
-from firearrow.client.consumer.division.offset_store import BrokerOffsets, LocalOffsets, Offsets
+from firearrow.client.consumer.division.offset_store import LocalOffsets, Offsets, RemoteOffsets
 from firearrow.client.consumer.division.queue_locks import RENEW_S
 from firearrow.client.consumer.division.rebalance import Membership
 from firearrow.client.consumer.division.strategies import Strategy, checked_strategy
@@ -56,7 +56,7 @@ from firearrow.serializers import Deserializer, checked_function
 log: Final = logging.getLogger(__name__)
 
 
-class Parts(NamedTuple):
+class ConsumerParts(NamedTuple):
     """The parts of an open consumer."""
 
     instance: Instance
@@ -64,8 +64,19 @@ class Parts(NamedTuple):
     rebalance: RebalanceLoop
     watch: StallWatch
 
+    def begin(self, settings: ConsumerSettings) -> None:
+        """Open the connections, and begin the regular work."""
+        self.instance.open()
+        spawn = self.instance.tasks.spawn
+        spawn(self.rebalance.run(), "rebalance")
+        spawn(self.watch.run(), "watch")
+        if settings.auto_commit:
+            spawn(_persist_on(self.receiver, settings.persist_ms / 1000), "offsets")
+        if self.receiver.needs_locks:
+            spawn(_renew_on(self.receiver), "locks")
 
-class Member:
+
+class GroupMember:
     """One consumer of a group, open from ``open`` to ``close``."""
 
     def __init__(
@@ -91,7 +102,7 @@ class Member:
         self._given_doors = doors
         self._topics = expressions(topics)
         self._subscriptions: dict[str, Subscription] = {}
-        self._parts: Parts | None = None
+        self._parts: ConsumerParts | None = None
         self._is_closing = False
         self._requests: BrokerRequests | None = None
         self._begin()
@@ -117,6 +128,17 @@ class Member:
         if self._consume_type is ConsumeType.CONSUME_PASSIVELY and not settings.broadcasting:
             again = retry_topic(settings.group)
             self._subscriptions[again] = subscription(again, EVERYTHING, version=doors.clock.now_ms())
+        parts = self._parts = self._assembled(doors)
+        if not self._topics and self._consume_type is ConsumeType.CONSUME_PASSIVELY:
+            what = "group %s has no topic and waits for one: give topics=..., or call subscribe"
+            log.warning(what, settings.group, extra={"group": settings.group})
+        parts.begin(settings)
+        await self._check_filters(parts.rebalance, held)
+        if settings.wait_ready_ms:
+            await self._wait_ready(parts.rebalance, settings.wait_ready_ms)
+
+    def _assembled(self, doors: Doors) -> ConsumerParts:
+        settings = self.settings
         requests = BrokerRequests(
             settings,
             self._subscriptions,
@@ -152,20 +174,7 @@ class Member:
         membership = Membership(instance, puller, settings.group, self._strategy, broadcasting=settings.broadcasting)
         rebalance = RebalanceLoop(settings, self._subscriptions, self._divide, instance, receiver, membership)
         watch = StallWatch(settings, self._addresses, instance, receiver, rebalance)
-        self._parts = Parts(instance, receiver, rebalance, watch)
-        if not self._topics and self._consume_type is ConsumeType.CONSUME_PASSIVELY:
-            what = "group %s has no topic and waits for one: give topics=..., or call subscribe"
-            log.warning(what, settings.group, extra={"group": settings.group})
-        instance.open()
-        instance.tasks.spawn(rebalance.run(), "rebalance")
-        instance.tasks.spawn(watch.run(), "watch")
-        if settings.auto_commit:
-            instance.tasks.spawn(_persist_on(receiver, settings.persist_ms / 1000), "offsets")
-        if receiver.needs_locks:
-            instance.tasks.spawn(_renew_on(receiver), "locks")
-        await self._check_filters(rebalance, held)
-        if settings.wait_ready_ms:
-            await self._wait_ready(rebalance, settings.wait_ready_ms)
+        return ConsumerParts(instance, receiver, rebalance, watch)
 
     async def _check_filters(self, rebalance: RebalanceLoop, held: Sequence[Subscription]) -> None:
         """Close and raise if a broker cannot filter as asked; else add the subscriptions that waited for that."""
@@ -209,7 +218,7 @@ class Member:
         group = self.settings.group
         if self.settings.broadcasting:
             return LocalOffsets(instance.doors.offsets_disk(), instance.id, group)
-        return BrokerOffsets(puller, group)
+        return RemoteOffsets(puller, group)
 
     async def close(self) -> None:
         """Commit, leave the group, close connections. Unsettled messages are delivered again to other members."""
@@ -232,14 +241,14 @@ class Member:
         """Whether the consumer is open and not closing."""
         return self._parts is not None and not self._is_closing
 
-    def opened(self) -> Parts:
+    def opened(self) -> ConsumerParts:
         """Return the parts; raise ``ClientClosed`` if the consumer is not open, or in another event loop."""
         parts = self.parts
         check_loop(parts.instance.loop, "consumer", "open one in the loop that uses it")
         return parts
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> ConsumerParts:
         """Return the parts, to be read from any thread and loop; raise ``ClientClosed`` if the consumer is not open."""
         if self._parts is None:
             raise ClientClosed("the consumer is not open; use it inside an async with block")

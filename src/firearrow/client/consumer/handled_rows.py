@@ -20,7 +20,7 @@ from firearrow.model import keys
 COUNT: Final = 100_000
 
 
-class Delivered(Protocol):
+class DeliveredMessage(Protocol):
     """A message as this module sees it; async and blocking ones are alike."""
 
     @property
@@ -58,12 +58,12 @@ class HandledRows:
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def is_repeat(self, message: Delivered) -> bool:
+    def is_repeat(self, message: DeliveredMessage) -> bool:
         """Whether the row of a message was handled."""
         name = identity_of(message)
         return name in self._young or name in self._old
 
-    def handled(self, message: Delivered) -> None:
+    def handled(self, message: DeliveredMessage) -> None:
         """Remember the row of a message. Call it after the effect: a handler that failed has to run again."""
         if not self.is_repeat(message):
             if len(self._young) >= self._count:
@@ -94,6 +94,6 @@ class HandledRows:
         return handle
 
 
-def identity_of(message: Delivered) -> tuple[str, str]:
+def identity_of(message: DeliveredMessage) -> tuple[str, str]:
     """Return the topic of a message and the identity of its row, or the message id when it has none."""
     return message.topic, message.properties.get(keys.ROW_ID) or message.message_id

@@ -44,7 +44,7 @@ NOTHING_NEW_S: Final = 1.0
 _FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
-class HeldQueue(Struct, frozen=True):
+class QueueExtent(Struct, frozen=True):
     """The state of one queue in a broker's log."""
 
     bounds: Bounds
@@ -56,16 +56,16 @@ class HeldQueue(Struct, frozen=True):
     """Whether its broker permits reads of the topic."""
 
 
-class _Hidden(Struct):
+class _UnlistedQueues(Struct):
     """The hidden queues of a topic on a broker that does not list them."""
 
     shown: int
-    queues: dict[int, HeldQueue]
+    queues: dict[int, QueueExtent]
     searched_at: float
     looked_at: float
 
 
-class Asking(Protocol):
+class BrokerAsker(Protocol):
     """Whoever sends requests to brokers by their names."""
 
     async def ask(
@@ -78,36 +78,38 @@ class Asking(Protocol):
 class HiddenQueues:
     """Lists and reads all queues of which a broker's log has messages."""
 
-    def __init__(self, brokers: Asking, gap: int = GAP) -> None:
+    def __init__(self, brokers: BrokerAsker, gap: int = GAP) -> None:
         self._brokers = brokers
         self._gap = gap
-        self._hidden: dict[tuple[str, str], _Hidden] = {}
+        self._hidden: dict[tuple[str, str], _UnlistedQueues] = {}
         self._refused_until: dict[MessageQueue, float] = {}
 
-    async def held(self, broker: str, topic: str, known: Collection[int] = ()) -> dict[MessageQueue, HeldQueue]:
+    async def held(self, broker: str, topic: str, known: Collection[int] = ()) -> dict[MessageQueue, QueueExtent]:
         """Return what a broker has of every queue of a topic; a ``known`` queue without messages is empty."""
         request = GetTopicStatsInfo(topic=topic, hidden=True)
         reply = await self._brokers.ask(broker, request, timeout_ms=STATS_TIMEOUT_MS)
         table = fastjson.decode(reply.body, TopicStatsTable)
         life = table.life or 0
         found = {
-            queue.queue_id: HeldQueue(Bounds(each.min_offset, each.max_offset), each.last_update_timestamp, life)
+            queue.queue_id: QueueExtent(Bounds(each.min_offset, each.max_offset), each.last_update_timestamp, life)
             for queue, each in table.offset_table.items()
         }
         if not table.hidden:
             found |= await self._searched(broker, topic, len(found), known)
         for number in known:
-            found.setdefault(number, HeldQueue(Bounds(0, 0), 0, life))
+            found.setdefault(number, QueueExtent(Bounds(0, 0), 0, life))
         return {MessageQueue(topic, broker, number): found[number] for number in sorted(found)}
 
     # -- brokers that do not list hidden queues
 
-    async def _searched(self, broker: str, topic: str, shown: int, known: Collection[int]) -> dict[int, HeldQueue]:
+    async def _searched(self, broker: str, topic: str, shown: int, known: Collection[int]) -> dict[int, QueueExtent]:
         now = asyncio.get_running_loop().time()
         last = self._hidden.get((broker, topic))
         if last is None or last.shown != shown or now - last.searched_at >= SEARCH_S:
             numbers = await self._search(broker, topic, shown)
-            last = self._hidden[(broker, topic)] = _Hidden(shown, dict.fromkeys(numbers, NOT_LOOKED_AT), now, 0.0)
+            last = self._hidden[(broker, topic)] = _UnlistedQueues(
+                shown, dict.fromkeys(numbers, NOT_LOOKED_AT), now, 0.0
+            )
         named = {number for number in known if number >= shown}
         if now - last.looked_at >= LOOK_S or not named <= last.queues.keys():
             numbers = sorted({*last.queues, *named})
@@ -136,15 +138,15 @@ class HiddenQueues:
             return (await self._bounds(queue)).end > 0
         return reply.code == ResponseCode.SUCCESS
 
-    async def _look(self, queue: MessageQueue) -> HeldQueue:
+    async def _look(self, queue: MessageQueue) -> QueueExtent:
         bounds = await self._bounds(queue)
         if not bounds.end:
-            return HeldQueue(bounds)
+            return QueueExtent(bounds)
         try:
             records = await self._records(queue, await self._entries(queue, bounds.end - 1, 1))
         except QueueHidden:
-            return HeldQueue(bounds)
-        return HeldQueue(bounds, peek(records[0]).store_timestamp if records else 0)
+            return QueueExtent(bounds)
+        return QueueExtent(bounds, peek(records[0]).store_timestamp if records else 0)
 
     async def _bounds(self, queue: MessageQueue) -> Bounds:
         broker, topic, number = queue.broker_name, queue.topic, queue.queue_id
@@ -217,7 +219,7 @@ class HiddenQueues:
         return reply.body if reply.code == ResponseCode.SUCCESS else b""
 
 
-NOT_LOOKED_AT: Final = HeldQueue(Bounds(0, 0))
+NOT_LOOKED_AT: Final = QueueExtent(Bounds(0, 0))
 
 
 def _hidden(queue: MessageQueue, reason: str) -> QueueHidden:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from firearrow.client.consumer.broker_queries import PulledBytes, PullOrder
-from firearrow.client.consumer.hidden_queues import HeldQueue, HiddenQueues
+from firearrow.client.consumer.hidden_queues import HiddenQueues, QueueExtent
 from firearrow.client.consumer.pull_consumer import PullConsumer
 from firearrow.errors import NoRoute, RequestRefused
 from firearrow.model import MessageQueue
@@ -21,7 +21,7 @@ class LogConsumer(PullConsumer[bytes]):
         await super().open()
         self._hidden = HiddenQueues(self._member.receiver.puller)
 
-    async def held_queues(self, topic: str, known: Iterable[MessageQueue] = ()) -> dict[MessageQueue, HeldQueue]:
+    async def held_queues(self, topic: str, known: Iterable[MessageQueue] = ()) -> dict[MessageQueue, QueueExtent]:
         """Return what the logs have of each queue of a topic, also on brokers where the topic has no queues now.
 
         ``known`` are queues that the caller has read before: those without messages are returned as empty ones, if
@@ -42,7 +42,7 @@ class LogConsumer(PullConsumer[bytes]):
             for queue, each in (answer or {}).items()
         }
 
-    async def _held(self, broker: str, topic: str, known: Collection[int]) -> dict[MessageQueue, HeldQueue] | None:
+    async def _held(self, broker: str, topic: str, known: Collection[int]) -> dict[MessageQueue, QueueExtent] | None:
         """Return what a broker has of a topic; None if it does not have the topic, as an old route may not show."""
         try:
             return await self._hidden.held(broker, topic, known)

@@ -104,7 +104,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def body_fault(self) -> str:
-        """Why the body cannot be read (damaged, or larger than ``max_body_bytes``); empty if it can."""
+        """The reason why the body cannot be read (damaged, or larger than ``max_body_bytes``); empty if it can."""
         return self.stored.body_fault
 
     @property

@@ -19,10 +19,10 @@ Java: ``DefaultLitePullConsumerImpl``, ``DefaultMQPullConsumerImpl``.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Final, Generic, Self, Unpack, overload
+from typing import Any, Final, Unpack, overload
 
 from firearrow.client.consumer.broker_queries import (
     APACHE_PULL_BYTES,
@@ -33,7 +33,8 @@ from firearrow.client.consumer.broker_queries import (
 )
 from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.filter_check import CarriedFilters
-from firearrow.client.consumer.group_member import Member
+from firearrow.client.consumer.group_consumer import GroupConsumer
+from firearrow.client.consumer.group_member import GroupMember
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.queue.acceptance import Accept
 from firearrow.client.consumer.queue.handler_call import holder_of
@@ -41,7 +42,6 @@ from firearrow.client.consumer.range_reader import IN_FLIGHT, read_range
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics, subscription
 from firearrow.client.doors import Doors
-from firearrow.client.misuse import NeedsAwait
 from firearrow.client.name_servers import name_server_source
 from firearrow.client.routes import MASTER_ID
 from firearrow.client.settings import with_options
@@ -56,7 +56,7 @@ LARGE_BYTES: Final = 4 * 1024 * 1024
 """Most messages, and most bytes, in an answer of our brokers."""
 
 
-class PullConsumer(NeedsAwait, Generic[V]):
+class PullConsumer(GroupConsumer[V]):
     """Reads queues. Use it in an ``async with`` block.
 
     ``deserializer`` turns a body into ``message.value``, ``accept``, a function or coroutine
@@ -105,7 +105,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         self.settings: Final[ConsumerSettings] = consumer_settings(group, options)
         if self.settings.ordered:
             raise SettingsError("a pull consumer reads every queue in order already; leave ordered out")
-        self._member = Member(
+        self._member = GroupMember(
             name_server_source(name_servers),
             self.settings,
             topics=topics,
@@ -118,11 +118,6 @@ class PullConsumer(NeedsAwait, Generic[V]):
         self._handed: list[ReceivedMessage[V]] = []
         self._carried = CarriedFilters()
 
-    async def __aenter__(self) -> Self:
-        """Open it."""
-        await self.open()
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -130,19 +125,6 @@ class PullConsumer(NeedsAwait, Generic[V]):
         if kind is None and self.settings.auto_commit:
             await self._consumed()
         await self.close()
-
-    async def open(self) -> None:
-        """Open the consumer."""
-        await self._member.open()
-
-    async def close(self) -> None:
-        """Close connections."""
-        await self._member.close()
-
-    @property
-    def client_id(self) -> str:
-        """The client id of this consumer at brokers."""
-        return self._member.parts.instance.id
 
     # -- which queues
 
@@ -153,42 +135,6 @@ class PullConsumer(NeedsAwait, Generic[V]):
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues, without dividing them among members."""
         await self._member.assign(queues)
-
-    async def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Subscribe to a topic, whose queues are divided among the members of the group."""
-        await self._member.subscribe(topic, expression)
-
-    async def unsubscribe(self, topic: str) -> None:
-        """End the subscription of a topic."""
-        await self._member.unsubscribe(topic)
-
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        """The queues that this consumer reads now."""
-        return sorted(self._member.receiver.flows)
-
-    def pause(self, *what: str | MessageQueue) -> None:
-        """Stop delivery of these topics or queues, or of everything if none is given, until ``resume``.
-
-        Pulled messages wait here. The queues stay assigned to this member, and offsets move no further than the
-        handled messages. A pause of a topic, or of everything, also covers queues assigned later; the pause of a single
-        queue ends when the queue moves to another member.
-        """
-        self._member.pause(what)
-
-    def resume(self, *what: str | MessageQueue) -> None:
-        """Resume delivery of these topics or queues, or of everything if none is given."""
-        self._member.resume(what)
-
-    @property
-    def paused(self) -> list[MessageQueue]:
-        """The queues of this member that are paused now."""
-        return sorted(flow.queue for flow in self._member.receiver.flows.values() if flow.is_paused)
-
-    @property
-    def rejected(self) -> int:
-        """The number of messages that ``accept`` rejected."""
-        return self._member.parts.receiver.acceptance.rejected
 
     # -- from where
 
@@ -229,10 +175,6 @@ class PullConsumer(NeedsAwait, Generic[V]):
         acceptance = self._member.receiver.acceptance
         self._handed = await acceptance.take(holder_of(None), max_messages, wait_s=timeout_ms / 1000)
         return self._handed
-
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage[V]]:
-        """Iterate over messages."""
-        return self
 
     async def __anext__(self) -> ReceivedMessage[V]:
         """Return the next message; the previous one counts as consumed."""

@@ -19,13 +19,13 @@ Java: ``DefaultMQPushConsumer``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Generic, Self, Unpack, overload
+from typing import Any, Final, Unpack, overload
 
 from firearrow.client.consumer.division.strategies import Strategy
-from firearrow.client.consumer.group_member import Member
+from firearrow.client.consumer.group_consumer import GroupConsumer
+from firearrow.client.consumer.group_member import GroupMember
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.queue.acceptance import Accept, Acceptance
 from firearrow.client.consumer.queue.handler_call import (
@@ -38,12 +38,10 @@ from firearrow.client.consumer.queue.handler_call import (
 from firearrow.client.consumer.queue.rebalance_listener import RebalanceListener
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.stalls import Stall
-from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics
+from firearrow.client.consumer.subscription import Topics
 from firearrow.client.doors import Doors
-from firearrow.client.misuse import NeedsAwait
 from firearrow.client.name_servers import name_server_source
 from firearrow.client.settings import with_options
-from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.runtime.threads import Threads
 from firearrow.serializers import Deserializer, V
@@ -52,7 +50,7 @@ CANCEL_S: Final = 1.0
 """Seconds that a close waits for cancelled handlers."""
 
 
-class Consumer(NeedsAwait, Generic[V]):
+class Consumer(GroupConsumer[V]):
     """Receives messages. Use it in an ``async with`` block.
 
     ``topics`` are its subscriptions: one topic, several, or topics with expressions (``{"orders": "new || changed"}``).
@@ -104,7 +102,7 @@ class Consumer(NeedsAwait, Generic[V]):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self.settings: Final[ConsumerSettings] = consumer_settings(group, options)
-        self._member = Member(
+        self._member = GroupMember(
             name_server_source(name_servers),
             self.settings,
             topics=topics,
@@ -118,21 +116,6 @@ class Consumer(NeedsAwait, Generic[V]):
         self._threads: list[Threads] = []
         self._working: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> Self:
-        """Open it."""
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        await self.close()
-
-    async def open(self) -> None:
-        """Join the group."""
-        await self._member.open()
-
     def stop(self) -> None:
         """Stop delivery; ``run`` returns when its handlers have finished their messages."""
         self._member.receiver.outlet.ready.close()
@@ -143,7 +126,7 @@ class Consumer(NeedsAwait, Generic[V]):
         Coroutines of handlers that have not ended by then are cancelled, and ``run`` returns.
         """
         try:
-            await self._member.close()
+            await super().close()
         finally:
             threads, self._threads = self._threads, []
             for pool in threads:
@@ -156,50 +139,9 @@ class Consumer(NeedsAwait, Generic[V]):
             await asyncio.wait(working, timeout=CANCEL_S)
 
     @property
-    def client_id(self) -> str:
-        """The client id of this consumer at brokers and in the group."""
-        return self._member.parts.instance.id
-
-    async def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
-        """Subscribe to a topic, or change the expression of a subscription."""
-        await self._member.subscribe(topic, expression)
-
-    async def unsubscribe(self, topic: str) -> None:
-        """End the subscription of a topic."""
-        await self._member.unsubscribe(topic)
-
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        """The queues of this member now."""
-        return sorted(self._member.receiver.flows)
-
-    def pause(self, *what: str | MessageQueue) -> None:
-        """Stop delivery of these topics or queues, or of everything if none is given, until ``resume``.
-
-        Running handlers go on; pulled messages wait here. The queues stay assigned to this member, and offsets move no
-        further than the handled messages. A pause of a topic, or of everything, also covers queues assigned later; the
-        pause of a single queue ends when the queue moves to another member.
-        """
-        self._member.pause(what)
-
-    def resume(self, *what: str | MessageQueue) -> None:
-        """Resume delivery of these topics or queues, or of everything if none is given."""
-        self._member.resume(what)
-
-    @property
-    def paused(self) -> list[MessageQueue]:
-        """The queues of this member that are paused now."""
-        return sorted(flow.queue for flow in self._member.receiver.flows.values() if flow.is_paused)
-
-    @property
     def failures(self) -> int:
         """The number of failed deliveries."""
         return self._member.parts.receiver.settlement.failures
-
-    @property
-    def rejected(self) -> int:
-        """The number of messages that ``accept`` rejected."""
-        return self._member.parts.receiver.acceptance.rejected
 
     def stalls(self) -> list[Stall]:
         """Return the queues that have messages but made no progress for ``stall_ms``, each with the reason."""
@@ -211,12 +153,8 @@ class Consumer(NeedsAwait, Generic[V]):
         if error is not None:
             raise error
 
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage[V]]:
-        """Iterate over messages; several tasks may iterate at once and get different messages."""
-        return self
-
     async def __anext__(self) -> ReceivedMessage[V]:
-        """Return the next message. Settle it by ``process()``, ``ack()`` or ``retry()``."""
+        """Return the next message; several tasks get others. Settle it by ``process()``, ``ack()`` or ``retry()``."""
         taken = await self._member.receiver.acceptance.take(holder_of(None))
         if not taken:
             raise StopAsyncIteration

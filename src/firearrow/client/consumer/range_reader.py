@@ -14,7 +14,7 @@ are in flight, plus one while the rest of an answer is pulled; none after the it
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from firearrow.client.consumer.broker_queries import PulledBytes, PullStatus
 
@@ -56,48 +56,78 @@ class Stride:
         self.length = max(self._lately)
 
 
+class _Pull(NamedTuple):
+    offset: int
+    limit: int
+    task: "asyncio.Task[PulledBytes]"
+    is_rest: bool
+    """Whether it asks for what an answer held less than its stride."""
+
+    async def forget(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+class _PullsInFlight:
+    def __init__(self, ask: Ask, begin: int) -> None:
+        self._ask = ask
+        self.queue: deque[_Pull] = deque()
+        """By offset."""
+        self.cursor = begin
+        """The offset that the next answer must begin at."""
+        self.ahead = begin
+        """The offset up to which pulls are in flight."""
+
+    def _pull(self, offset: int, limit: int, *, is_rest: bool) -> _Pull:
+        task = asyncio.get_running_loop().create_task(self._ask(offset, limit - offset))
+        return _Pull(offset, limit, task, is_rest)
+
+    def add(self, limit: int) -> None:
+        """Pull the next stride."""
+        self.queue.append(self._pull(self.ahead, limit, is_rest=False))
+        self.ahead = limit
+
+    def _add_rest(self, limit: int) -> None:
+        self.queue.appendleft(self._pull(self.cursor, limit, is_rest=True))
+
+    async def replace(self, pull: _Pull) -> None:
+        """Drop a pull that an earlier answer has overtaken, and pull what is left of it."""
+        await pull.forget()
+        if pull.limit > self.cursor:
+            self._add_rest(pull.limit)
+
+    def move(self, reached: int, limit: int) -> None:
+        """Go on where an answer ended that was asked for the messages up to ``limit``."""
+        self.cursor = reached
+        self.ahead = max(self.ahead, reached)
+        if reached < limit and self.queue:
+            self._add_rest(limit)
+        elif reached < limit:
+            self.ahead = reached  # no pull is in flight beyond this: cut the rest into strides too
+
+
 async def read_range(
     ask: Ask, begin: int, end: int, most: int, in_flight: int = IN_FLIGHT
 ) -> AsyncGenerator[PulledBytes, None]:
     """Yield the answers that cover ``begin`` to ``end`` (exclusive), in order; stop early at the end of the queue."""
-    cursor = ahead = begin
-    stride, asked = Stride(most), deque[tuple[int, int, bool, asyncio.Task[PulledBytes]]]()
-
-    def put(offset: int, limit: int, *, is_rest: bool = False) -> None:
-        task = asyncio.get_running_loop().create_task(ask(offset, limit - offset))
-        (asked.appendleft if is_rest else asked.append)((offset, limit, is_rest, task))
-
+    pulls, stride = _PullsInFlight(ask, begin), Stride(most)
     try:
-        while cursor < end:
+        while pulls.cursor < end:
             # The first answer shows how much an answer holds: until then one pull is enough.
-            while ahead < end and len(asked) < (in_flight if cursor > begin else 1):
-                limit = min(ahead + stride.next(), end)
-                put(ahead, limit)
-                ahead = limit
-            offset, limit, is_rest, task = asked.popleft()
-            if offset < cursor:  # an earlier answer went further than it was asked to
-                await _forget(task)
-                if limit > cursor:
-                    put(cursor, limit, is_rest=True)
+            while pulls.ahead < end and len(pulls.queue) < (in_flight if pulls.cursor > begin else 1):
+                pulls.add(min(pulls.ahead + stride.next(), end))
+            pull = pulls.queue.popleft()
+            if pull.offset < pulls.cursor:
+                await pulls.replace(pull)
                 continue
-            pulled = await task
+            pulled = await pull.task
             reached = pulled.next_offset
             yield pulled
-            if pulled.status is PullStatus.NOTHING_NEW or reached <= cursor:
+            if pulled.status is PullStatus.NOTHING_NEW or reached <= pulls.cursor:
                 return
-            if not is_rest:
-                stride.held(limit - offset, reached - cursor)
-            cursor = reached
-            ahead = max(ahead, cursor)
-            if cursor < limit and asked:
-                put(cursor, limit, is_rest=True)
-            elif cursor < limit:
-                ahead = cursor  # no pull is in flight beyond this: cut the rest into strides too
+            if not pull.is_rest:
+                stride.held(pull.limit - pull.offset, reached - pulls.cursor)
+            pulls.move(reached, pull.limit)
     finally:
-        for *_, task in asked:
-            await _forget(task)
-
-
-async def _forget(task: "asyncio.Task[PulledBytes]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        for pull in pulls.queue:
+            await pull.forget()

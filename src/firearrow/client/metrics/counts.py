@@ -55,7 +55,7 @@ class Deliveries:
         self.rebalances = 0
 
 
-class Held(NamedTuple):
+class HeldMessages(NamedTuple):
     """The queues and messages of one topic that a consumer holds now."""
 
     group: str
@@ -66,15 +66,15 @@ class Held(NamedTuple):
     size_bytes: int
     lag: int
 
-    def beside(self, other: "Held") -> "Held":
+    def beside(self, other: "HeldMessages") -> "HeldMessages":
         """Return the sums of both, under the names of the other."""
-        return Held(other.group, other.topic, *map(sum, zip(self[2:], other[2:], strict=True)))
+        return HeldMessages(other.group, other.topic, *map(sum, zip(self[2:], other[2:], strict=True)))
 
 
 class Holder(Protocol):
     """An open consumer, as its metrics see it."""
 
-    def held(self) -> Iterable[Held]:
+    def held(self) -> Iterable[HeldMessages]:
         """Return what it holds, by topic."""
         ...
 
@@ -129,9 +129,9 @@ class Counts:
         """Return what every group got of every topic."""
         return list(self._deliveries.items())
 
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[HeldMessages]:
         """Yield what all consumers of a group hold of a topic together."""
-        found: dict[tuple[str, str], Held] = {}
+        found: dict[tuple[str, str], HeldMessages] = {}
         for holder in list(self._holders):
             for held in holder.held():
                 place = held.group, held.topic

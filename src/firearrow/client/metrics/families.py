@@ -8,7 +8,7 @@ Names, labels and units are those of RocketMQ 5's clients where they have the me
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from firearrow.client.metrics.counts import Counts, Deliveries, Held, Sends
+from firearrow.client.metrics.counts import Counts, Deliveries, HeldMessages, Sends
 from firearrow.telemetry.metrics import Family, Histogram, Kind, Labels, Sample
 
 LABELS: Final = frozenset({"topic", "consumer_group", "invocation_status", "result", "le"})
@@ -36,7 +36,7 @@ def _by_group(counts: Counts) -> Iterator[tuple[Labels, Deliveries]]:
         yield _place(group, topic), deliveries
 
 
-def _held(counts: Counts) -> Iterator[tuple[Labels, Held]]:
+def _held(counts: Counts) -> Iterator[tuple[Labels, HeldMessages]]:
     for held in counts.held():
         yield _place(held.group, held.topic), held
 
@@ -56,7 +56,7 @@ def _of_deliveries(read: Callable[[Deliveries], float | Histogram]) -> _Samples:
     return lambda counts: ((labels, read(deliveries)) for labels, deliveries in _by_group(counts))
 
 
-def _of_held(read: Callable[[Held], float]) -> _Samples:
+def _of_held(read: Callable[[HeldMessages], float]) -> _Samples:
     return lambda counts: ((labels, read(held)) for labels, held in _held(counts))
 
 

@@ -7,11 +7,11 @@ next goes to another broker, unless the message must keep an order: then it goes
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from firearrow.client.instance import Instance
 from firearrow.client.name_servers import UNANSWERED
-from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch, batch_request_for, request_for
+from firearrow.client.producer.outgoing import OutgoingBatch, OutgoingMessage, request_for
 from firearrow.client.producer.result import STORED
 from firearrow.client.producer.retry_policy import Attempts
 from firearrow.client.producer.selector import Faults, RoundRobin, Selector, checked_queue, queue_of_key, selected
@@ -61,7 +61,7 @@ class Delivery:
 
     def send(
         self,
-        outgoing: Outgoing | OutgoingBatch,
+        outgoing: OutgoingMessage | OutgoingBatch,
         choose: Choice | None,
         timeout_ms: float | None,
         *,
@@ -77,7 +77,12 @@ class Delivery:
         return _placed(self._places, partial(self._send, outgoing, choose, timeout_ms, only_once=only_once))
 
     async def _send(
-        self, outgoing: Outgoing | OutgoingBatch, choose: Choice | None, timeout_ms: float | None, *, only_once: bool
+        self,
+        outgoing: OutgoingMessage | OutgoingBatch,
+        choose: Choice | None,
+        timeout_ms: float | None,
+        *,
+        only_once: bool,
     ) -> tuple[int, SendAnswer, MessageQueue]:
         instance, loop = self._opened(), asyncio.get_running_loop()
         limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
@@ -98,37 +103,40 @@ class Delivery:
             except (*UNANSWERED, NoRoute, RequestRefused) as error:
                 if not await self._goes_on(attempts, error, outgoing.topic, chosen, deadline):
                     break
-                if choose is not None and chosen is not None:
-                    choose = partial(same_queue, chosen)  # routes may have changed meanwhile
+                choose = _kept(choose, chosen)
                 self._count_retry(outgoing.topic)
-            else:
-                stored = reply.code, reply.answer, chosen
-                if reply.code == ResponseCode.SUCCESS or only_once or not self._settings.retry_not_ok:
-                    break
-                if not attempts.weak(chosen.broker_name):
-                    break
-                self._count_retry(outgoing.topic)
-        if stored is not None:
-            if meter is not None:
-                meter.stored(outgoing, stored[0], ticks() - began)
-            return stored
+                continue
+            stored = reply.code, reply.answer, chosen
+            is_enough = reply.code == ResponseCode.SUCCESS or only_once or not self._settings.retry_not_ok
+            if is_enough or not attempts.weak(chosen.broker_name):
+                break
+            self._count_retry(outgoing.topic)
+        if stored is None:
+            self._give_up(outgoing, attempts, limit_ms, ticks() - began)
+        if meter is not None:
+            meter.stored(outgoing, stored[0], ticks() - began)
+        return stored
+
+    def _give_up(
+        self, outgoing: OutgoingMessage | OutgoingBatch, attempts: Attempts, limit_ms: float, took_ns: int
+    ) -> NoReturn:
         failure = attempts.failure(outgoing.topic, limit_ms)
         last = attempts.errors[-1] if attempts.errors else None
-        if meter is not None:
-            meter.failed(outgoing, last or failure, ticks() - began)
+        if self._meter is not None:
+            self._meter.failed(outgoing, last or failure, took_ns)
         raise failure from (last if last is not failure else None)
 
     def _count_retry(self, topic: str) -> None:
         if self._meter is not None:
             self._meter.retried(topic)
 
-    def tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> Awaitable[None]:
+    def tell(self, outgoing: OutgoingMessage, choose: Choice | None, timeout_ms: float | None) -> Awaitable[None]:
         """Send a message to a broker without an answer. While ``max_sends`` requests are in flight it waits."""
         if self._places is None:
             return self._tell(outgoing, choose, timeout_ms)
         return _placed(self._places, partial(self._tell, outgoing, choose, timeout_ms))
 
-    async def _tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> None:
+    async def _tell(self, outgoing: OutgoingMessage, choose: Choice | None, timeout_ms: float | None) -> None:
         instance, route = self._opened(), await self.route(outgoing.topic)
         chosen = choose(route.write_queues) if choose else self._next_queue(route)
         request, address = request_for(outgoing, chosen, self._settings), self._master(instance, chosen)
@@ -167,18 +175,14 @@ class Delivery:
         return not pause_s
 
     async def _attempt(
-        self, outgoing: Outgoing | OutgoingBatch, queue: MessageQueue, left_ms: float
+        self, outgoing: OutgoingMessage | OutgoingBatch, queue: MessageQueue, left_ms: float
     ) -> Reply[SendAnswer]:
         instance, loop = self._opened(), asyncio.get_running_loop()
-        request: Request[SendAnswer]
-        if isinstance(outgoing, Outgoing):
-            request = request_for(outgoing, queue, self._settings)
-        else:
-            request = batch_request_for(outgoing, queue, self._settings)
+        request = request_for(outgoing, queue, self._settings)
         began = loop.time()
         try:
             address = self._master(instance, queue)
-            if isinstance(outgoing, Outgoing) and outgoing.is_timed:
+            if outgoing.is_timed:
                 await self._check_timers(instance, queue, address, left_ms)
                 left_ms -= (loop.time() - began) * 1000
             try:
@@ -190,8 +194,8 @@ class Delivery:
                 reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
         except FireArrowError as error:
             self._faults.note(queue.broker_name, 0, loop.time(), failed=True)
-            is_timed = isinstance(outgoing, Outgoing) and outgoing.is_timed
-            if is_timed and isinstance(error, RequestRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL:
+            is_refused = isinstance(error, RequestRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL
+            if outgoing.is_timed and is_refused:
                 error.args = (f"{error}; {_TOO_FAR}",)
             raise
         if self._settings.latency_fault_tolerance:
@@ -273,6 +277,11 @@ async def _placed(places: asyncio.Semaphore, send: Callable[[], Awaitable[T]]) -
     """Send a request once there is a place for it."""
     async with places:
         return await send()
+
+
+def _kept(choose: Choice | None, chosen: MessageQueue | None) -> Choice | None:
+    """Return the choice for the next attempt: the queue that was chosen, as routes may change meanwhile."""
+    return choose if choose is None or chosen is None else partial(same_queue, chosen)
 
 
 def same_queue(queue: MessageQueue, _queues: Sequence[MessageQueue]) -> MessageQueue:

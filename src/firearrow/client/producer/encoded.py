@@ -6,7 +6,7 @@ sends the bytes to a queue. A retry goes to the same queue with the same keys.
 
 from msgspec import Struct
 
-from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch, encoded_batch
+from firearrow.client.producer.outgoing import OutgoingBatch, OutgoingMessage, encoded_batch
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import STATUS_BY_CODE, SendStatus
 from firearrow.model import EpochMs, MessageQueue
@@ -77,9 +77,9 @@ class BatchProducer(Producer):
         code, answer, _ = await self._delivery.send(self._outgoing(content), lambda _: queue, timeout_ms)
         return STATUS_BY_CODE[code], answer.queue_offset
 
-    def _outgoing(self, content: EncodedBatch | EncodedMessage) -> Outgoing | OutgoingBatch:
+    def _outgoing(self, content: EncodedBatch | EncodedMessage) -> OutgoingMessage | OutgoingBatch:
         if isinstance(content, EncodedMessage):
-            return Outgoing(
+            return OutgoingMessage(
                 content.topic, "", content.properties, content.body, content.sys_flag, content.flag,
                 content.born_timestamp,
             )  # fmt: skip

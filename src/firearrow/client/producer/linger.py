@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
-from firearrow.client.producer.outgoing import Entry, companions
+from firearrow.client.producer.outgoing import BatchEntry, companions
 from firearrow.client.producer.result import SendResult
 from firearrow.client.tasks import Tasks
 from firearrow.errors import ConnectionLost, RequestRefused, SendFailed
@@ -23,7 +23,7 @@ MAX_TOGETHER: Final = 1000
 FAULTED: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR})
 """Response codes for a batch with an illegal message; brokers report a body that is too large as SYSTEM_ERROR."""
 
-SendEntries = Callable[[list[Entry]], Awaitable[list[SendResult]]]
+SendEntries = Callable[[list[BatchEntry]], Awaitable[list[SendResult]]]
 
 
 class _PendingBatch:
@@ -31,7 +31,7 @@ class _PendingBatch:
 
     def __init__(self, send: SendEntries) -> None:
         self.send = send
-        self.entries: list[Entry] = []
+        self.entries: list[BatchEntry] = []
         self.futures: list[asyncio.Future[SendResult]] = []
         self.size = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -54,7 +54,7 @@ class Linger:
         self._pending: dict[Hashable, _PendingBatch] = {}
         self._leaving: dict[asyncio.Future[SendResult], None] = {}
 
-    async def send(self, entry: Entry, companions: Hashable, send: SendEntries) -> SendResult:
+    async def send(self, entry: BatchEntry, companions: Hashable, send: SendEntries) -> SendResult:
         """Send a message in a batch with messages of equal ``companions``; return its own result."""
         size = len(entry.encoded)
         batch = self._pending.get(companions)
@@ -114,15 +114,19 @@ async def _send(batch: _PendingBatch) -> None:
     except Exception as error:  # noqa: BLE001 - every waiting send gets the error
         _fail(batch, error)
     else:
-        for future, result in zip(batch.futures, results, strict=True):
-            if not future.done():
-                future.set_result(result)
+        _settle(batch, results)
 
 
 def _drop_cancelled(batch: _PendingBatch) -> None:
     """Drop the messages whose sends were cancelled before the batch left."""
     left = [pair for pair in zip(batch.entries, batch.futures, strict=True) if not pair[1].done()]
     batch.entries, batch.futures = [entry for entry, _ in left], [future for _, future in left]
+
+
+def _settle(batch: _PendingBatch, results: list[SendResult]) -> None:
+    for future, result in zip(batch.futures, results, strict=True):
+        if not future.done():
+            future.set_result(result)
 
 
 def _fail(batch: _PendingBatch, error: Exception) -> None:

@@ -18,7 +18,7 @@ from firearrow.errors import IllegalMessage
 from firearrow.model import EpochMs, Message, MessageQueue, keys
 from firearrow.model.delays import TIMERS
 from firearrow.model.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
-from firearrow.protocol.requests.message.send import SendBatchMessage, SendMessageV2
+from firearrow.protocol.requests.message.send import SendBatchMessage, SendMessageV2, ShortSend
 from firearrow.record.batch import encode_batch
 from firearrow.record.compression import compress, with_codec
 from firearrow.record.message_id import UniqueKeys
@@ -28,7 +28,7 @@ SENT_ALONE: Final = TIMERS | {keys.DELAY, keys.TRAN_MSG}
 _BATCH_ENTRY_BYTES: Final = 22
 
 
-class Outgoing(Struct, frozen=True):
+class OutgoingMessage(Struct, frozen=True):
     """One message, ready to be sent to any queue."""
 
     topic: str
@@ -72,13 +72,13 @@ def _fault(topic: str) -> str | None:
     return topic_fault(topic)
 
 
-def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
+def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> OutgoingMessage:
     """Check a message and prepare it for sending."""
     check(message, settings)
     return compose(message, settings, unique_keys, now)
 
 
-def compose(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
+def compose(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> OutgoingMessage:
     """Prepare a checked message for sending; it keeps a unique key that it already has."""
     properties = message.properties
     unique_key = properties.get(keys.UNIQ_KEY)
@@ -92,12 +92,16 @@ def compose(message: Message, settings: ProducerSettings, unique_keys: UniqueKey
             body, sys_flag = smaller, with_codec(0, settings.compress_codec)
     is_timed = not TIMERS.isdisjoint(properties)
     text = format_properties(properties)
-    return Outgoing(message.topic, unique_key, text, body, sys_flag, message.flag, now, is_timed)
+    return OutgoingMessage(message.topic, unique_key, text, body, sys_flag, message.flag, now, is_timed)
 
 
-def request_for(outgoing: Outgoing, queue: MessageQueue, settings: ProducerSettings) -> SendMessageV2:
+def request_for(
+    outgoing: "OutgoingMessage | OutgoingBatch", queue: MessageQueue, settings: ProducerSettings
+) -> ShortSend:
     """Return the request to the broker of ``queue``."""
-    return SendMessageV2(
+    is_batch = isinstance(outgoing, OutgoingBatch)
+    kind: type[ShortSend] = SendBatchMessage if is_batch else SendMessageV2
+    return kind(
         producer_group=settings.group,
         topic=outgoing.topic,
         default_topic=settings.default_topic,
@@ -109,7 +113,7 @@ def request_for(outgoing: Outgoing, queue: MessageQueue, settings: ProducerSetti
         properties=outgoing.properties,
         reconsume_times=0,
         unit_mode=False,
-        batch=False,
+        batch=is_batch,
         broker_name=queue.broker_name,
     )
 
@@ -167,6 +171,8 @@ class OutgoingBatch(Struct, frozen=True):
     unique_keys: tuple[str, ...] = ()
     sys_flag: int = 0
     """The compression of all bodies."""
+    flag: int = 0
+    is_timed: bool = False
 
 
 def encoded_batch(
@@ -187,7 +193,7 @@ def _shared_properties(wait: str | None) -> str:
     return format_properties({keys.WAIT: wait} if wait is not None else {})
 
 
-class Entry(Struct, frozen=True):
+class BatchEntry(Struct, frozen=True):
     """One message of a batch: checked, with its unique key, and encoded."""
 
     message: Message
@@ -199,7 +205,7 @@ class Entry(Struct, frozen=True):
         return self.message.properties[keys.UNIQ_KEY]
 
 
-def entry_of(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Entry:
+def entry_of(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> BatchEntry:
     """Prepare a message for a batch; raise ``IllegalMessage`` if it is not valid."""
     check(message, settings)
     properties = message.properties
@@ -207,10 +213,10 @@ def entry_of(message: Message, settings: ProducerSettings, unique_keys: UniqueKe
         message = Message(
             message.topic, message.body, {**properties, keys.UNIQ_KEY: unique_keys.next(now)}, message.flag
         )
-    return Entry(message, encode_batch((message,)))
+    return BatchEntry(message, encode_batch((message,)))
 
 
-def prepare_batch(entries: Sequence[Entry], settings: ProducerSettings, now: EpochMs) -> OutgoingBatch:
+def prepare_batch(entries: Sequence[BatchEntry], settings: ProducerSettings, now: EpochMs) -> OutgoingBatch:
     """Join entries of one topic to a batch."""
     body = b"".join([entry.encoded for entry in entries])
     if len(body) > settings.max_message_bytes:
@@ -221,22 +227,3 @@ def prepare_batch(entries: Sequence[Entry], settings: ProducerSettings, now: Epo
     first = entries[0].message
     shared = _shared_properties(first.properties.get(keys.WAIT))
     return OutgoingBatch(first.topic, body, shared, now, tuple(entry.unique_key for entry in entries))
-
-
-def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: ProducerSettings) -> SendBatchMessage:
-    """Return the request to the broker of ``queue``."""
-    return SendBatchMessage(
-        producer_group=settings.group,
-        topic=batch.topic,
-        default_topic=settings.default_topic,
-        default_topic_queue_nums=settings.default_topic_queues,
-        queue_id=queue.queue_id,
-        sys_flag=batch.sys_flag,
-        born_timestamp=batch.born_timestamp,
-        flag=0,
-        properties=batch.properties,
-        reconsume_times=0,
-        unit_mode=False,
-        batch=True,
-        broker_name=queue.broker_name,
-    )

@@ -21,8 +21,8 @@ from firearrow.client.name_servers import name_server_source
 from firearrow.client.producer.delivery import Choice, Delivery, fixed_choice, same_queue
 from firearrow.client.producer.linger import Linger, may_wait
 from firearrow.client.producer.outgoing import (
-    Entry,
-    Outgoing,
+    BatchEntry,
+    OutgoingMessage,
     Portion,
     check,
     entry_of,
@@ -35,8 +35,8 @@ from firearrow.client.producer.selector import Selector, checked_queue
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.client.producer.transaction.block import Transaction
 from firearrow.client.producer.transaction.check_back import Check
-from firearrow.client.producer.transaction.coordinator import Coordinator
-from firearrow.client.producer.transaction.half import Half, check_group, check_half, prepare_half
+from firearrow.client.producer.transaction.coordinator import TransactionCoordinator
+from firearrow.client.producer.transaction.half import StoredHalf, check_group, check_half, prepare_half
 from firearrow.client.producer.values import MessageParts, message_of
 from firearrow.client.settings import with_options
 from firearrow.errors import ClientClosed, SendFailed
@@ -93,7 +93,9 @@ class Producer(NeedsAwait, Generic[V]):
         self._instance: Instance | None = None
         self._unique_keys: UniqueKeys | None = None
         self._delivery = Delivery(self.settings, self._opened)
-        self._transactions = Coordinator(self.settings, self._delivery, self._opened_here, self._check_usable, check)
+        self._transactions = TransactionCoordinator(
+            self.settings, self._delivery, self._opened_here, self._check_usable, check
+        )
         self._linger: Linger | None = None
         self._batches: Linger | None = None  # the same, until every batch has ended
 
@@ -270,7 +272,7 @@ class Producer(NeedsAwait, Generic[V]):
         return read_result(code, answer, sent_to, outgoing.unique_key)
 
     async def _send_entries(
-        self, entries: list[Entry], choose: Choice | None, timeout_ms: float | None
+        self, entries: list[BatchEntry], choose: Choice | None, timeout_ms: float | None
     ) -> list[SendResult]:
         if len(entries) == 1:
             return [await self._send_alone(entries[0].message, choose, timeout_ms)]
@@ -313,7 +315,7 @@ class Producer(NeedsAwait, Generic[V]):
         Give the producer a group of its own and ``check``, which decides if this process ends inside the block.
         """
 
-        async def begin() -> Half:
+        async def begin() -> StoredHalf:
             doors = self._opened_here().doors
             assert self._unique_keys is not None
             with_key, half = prepare_half(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
@@ -331,12 +333,12 @@ class Producer(NeedsAwait, Generic[V]):
         self._opened_here()
         return (await self._delivery.route(topic)).write_queues
 
-    def _prepared(self, message: Message) -> Outgoing:
+    def _prepared(self, message: Message) -> OutgoingMessage:
         doors = self._opened_here().doors
         assert self._unique_keys is not None
         return prepare(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
 
-    def _entry(self, message: Message) -> Entry:
+    def _entry(self, message: Message) -> BatchEntry:
         doors = self._opened().doors
         assert self._unique_keys is not None
         return entry_of(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))

@@ -77,6 +77,9 @@ class Attempts:
         if isinstance(error, Throttled) and (self._told is None or error.retry_after_ms < self._told.retry_after_ms):
             self._told = error
         self.may_have_happened |= was_asked and error.may_have_happened
+        return self._allows_another(error, was_asked=was_asked)
+
+    def _allows_another(self, error: FireArrowError, *, was_asked: bool) -> bool:
         if self._has_one_attempt or isinstance(error, AccessDenied):
             return False
         if self._only_once and self.may_have_happened:

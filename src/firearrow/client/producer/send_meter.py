@@ -4,7 +4,7 @@ from bisect import bisect_left
 from typing import Final
 
 from firearrow.client.metrics.counts import SEND_MS, Counts, Sends
-from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch
+from firearrow.client.producer.outgoing import OutgoingBatch, OutgoingMessage
 from firearrow.client.producer.result import STATUS_BY_CODE
 from firearrow.errors import FireArrowError
 
@@ -28,20 +28,20 @@ class SendMeter:
             found = self._topics[topic] = self._counts.sends(topic)
         return found
 
-    def stored(self, outgoing: Outgoing | OutgoingBatch, code: int, took_ns: int) -> None:
+    def stored(self, outgoing: OutgoingMessage | OutgoingBatch, code: int, took_ns: int) -> None:
         """Count a send that a broker acknowledged."""
         sends = self._topics.get(outgoing.topic) or self._of(outgoing.topic)
         histogram, took_ms = sends.succeeded, took_ns / NS_PER_MS
         histogram.counts[bisect_left(SEND_MS, took_ms)] += 1  # as `observe` does, without a call for every send
         histogram.total += took_ms
         sends.size_bytes += len(outgoing.body)
-        if isinstance(outgoing, Outgoing):
+        if isinstance(outgoing, OutgoingMessage):
             sends.messages[_STATUS[code]] += 1
         else:
             sends.messages[_STATUS[code]] += _messages(outgoing)
             sends.batches += 1
 
-    def failed(self, outgoing: Outgoing | OutgoingBatch, error: FireArrowError, took_ns: int) -> None:
+    def failed(self, outgoing: OutgoingMessage | OutgoingBatch, error: FireArrowError, took_ns: int) -> None:
         """Count a send that was given up; ``error`` is that of the last attempt."""
         sends = self._of(outgoing.topic)
         sends.failed.observe(took_ns / NS_PER_MS)
@@ -51,13 +51,13 @@ class SendMeter:
         """Count an attempt after the first."""
         self._of(topic).retries += 1
 
-    def told(self, outgoing: Outgoing) -> None:
+    def told(self, outgoing: OutgoingMessage) -> None:
         """Count a message that was sent without an answer."""
         sends = self._of(outgoing.topic)
         sends.messages[ONEWAY] += 1
         sends.size_bytes += len(outgoing.body)
 
 
-def _messages(outgoing: Outgoing | OutgoingBatch) -> int:
+def _messages(outgoing: OutgoingMessage | OutgoingBatch) -> int:
     """Return how many messages a send has; a batch that its caller encoded does not tell and counts as one."""
-    return 1 if isinstance(outgoing, Outgoing) else len(outgoing.unique_keys) or 1
+    return 1 if isinstance(outgoing, OutgoingMessage) else len(outgoing.unique_keys) or 1

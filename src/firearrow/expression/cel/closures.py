@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from firearrow.expression.cel import nodes
 from firearrow.expression.cel.functions import FUNCTIONS, METHODS
-from firearrow.expression.cel.meter import ITEMS_A_STEP, Meter
+from firearrow.expression.cel.meter import ITEMS_A_STEP, CostMeter
 from firearrow.expression.cel.operators import OPERATORS, has_field, keys_of, no_overload, selected
 from firearrow.expression.cel.patterns import MOST_PATTERNS, Pattern
 from firearrow.expression.cel.values import TypeValue, Value, new_key
 from firearrow.expression.errors import BadExpression, NoValue
 
-Run = Callable[[Meter], Value]
+Run = Callable[[CostMeter], Value]
 """Evaluates a part of an expression."""
 Part = tuple[Run, int]
 """A closure and its cost in steps."""
@@ -36,11 +36,11 @@ class Closures:
         self.slots = 0
         """The most macros that run inside one another."""
 
-    def part(self, node: nodes.Node) -> Part:
+    def part(self, node: nodes.CelNode) -> Part:
         """Return the closure of a node and its cost."""
         return _BUILDERS[type(node)](self, node)
 
-    def parts(self, given: Collection[nodes.Node]) -> tuple[tuple[Run, ...], int]:
+    def parts(self, given: Collection[nodes.CelNode]) -> tuple[tuple[Run, ...], int]:
         """Return the closures of several nodes, and what they cost together."""
         built = [self.part(node) for node in given]
         return tuple(run for run, _ in built), sum(cost for _, cost in built)
@@ -69,18 +69,18 @@ class Closures:
             f"{name!r} at character {node.at + 1} is not a variable; there are {', '.join(sorted(self._variables))}"
         )
 
-    def list_of(self, node: nodes.ListOf) -> Part:
+    def list_of(self, node: nodes.ListNode) -> Part:
         """``[a, b]``."""
         runs, cost = self.parts(node.items)
         return lambda meter: [run(meter) for run in runs], 1 + cost
 
-    def map_of(self, node: nodes.MapOf) -> Part:
+    def map_of(self, node: nodes.MapNode) -> Part:
         """``{a: b}``."""
         keys, key_cost = self.parts([key for key, _ in node.entries])
         values, value_cost = self.parts([value for _, value in node.entries])
         entries = tuple(zip(keys, values, strict=True))
 
-        def run(meter: Meter) -> Value:
+        def run(meter: CostMeter) -> Value:
             made: dict[Any, Value] = {}
             for key_run, value_run in entries:
                 key = new_key(key_run(meter))
@@ -99,13 +99,13 @@ class Closures:
         field = node.field
         return lambda meter: selected(operand(meter), field), 1 + cost
 
-    def has(self, node: nodes.Has) -> Part:
+    def has(self, node: nodes.FieldTest) -> Part:
         """``has(operand.field)``."""
         operand, cost = self.part(node.operand)
         field = node.field
         return lambda meter: has_field(operand(meter), field), 1 + cost
 
-    def call(self, node: nodes.Call) -> Part:
+    def call(self, node: nodes.FunctionCall) -> Part:
         """A function, a method or an operator."""
         if node.name == "matches" and len(node.arguments) == _TWO:
             return self._matches(node)
@@ -121,7 +121,7 @@ class Closures:
             return lambda meter: function(meter, first(meter), second(meter)), 1 + cost
         return lambda meter: function(meter, *(run(meter) for run in runs)), 1 + cost
 
-    def _function(self, node: nodes.Call) -> Callable[..., Value]:
+    def _function(self, node: nodes.FunctionCall) -> Callable[..., Value]:
         known = METHODS if node.is_method else FUNCTIONS
         count = len(node.arguments)
         function = known.get((node.name, count))
@@ -133,7 +133,7 @@ class Closures:
             raise BadExpression(f"{what} {node.name!r} at character {node.at + 1} is not offered; there are {offered}")
         return function
 
-    def _matches(self, node: nodes.Call) -> Part:
+    def _matches(self, node: nodes.FunctionCall) -> Part:
         """``text.matches(pattern)``."""
         pattern = node.arguments[1]
         if not isinstance(pattern, nodes.Literal) or type(pattern.value) is not str:
@@ -156,7 +156,7 @@ class Closures:
         decisive = not node.is_and
         name = "&&" if node.is_and else "||"
 
-        def run(meter: Meter) -> Value:
+        def run(meter: CostMeter) -> Value:
             error: NoValue | None = None
             for operand in runs:
                 try:
@@ -174,13 +174,13 @@ class Closures:
 
         return run, 1 + cost
 
-    def choice(self, node: nodes.Choice) -> Part:
+    def choice(self, node: nodes.Conditional) -> Part:
         """``condition ? yes : no``."""
         condition, condition_cost = self.part(node.condition)
         yes, yes_cost = self.part(node.yes)
         no, no_cost = self.part(node.no)
 
-        def run(meter: Meter) -> Value:
+        def run(meter: CostMeter) -> Value:
             value = condition(meter)
             if type(value) is not bool:
                 raise no_overload("?:", value)
@@ -204,21 +204,28 @@ class Closures:
         return partial(_LOOPS[node.name], container, slot, round_cost, predicate, result), 1 + cost
 
 
-def _holds(run: Run, meter: Meter, name: str) -> bool:
+def _holds(run: Run, meter: CostMeter, name: str) -> bool:
     value = run(meter)
     if type(value) is not bool:
         raise no_overload(name, value)
     return value
 
 
-def _items(container: Run, meter: Meter) -> list[Value]:
+def _items(container: Run, meter: CostMeter) -> list[Value]:
     items = keys_of(container(meter))
     meter.charge(len(items) // ITEMS_A_STEP)
     return items
 
 
 def _quantified(
-    decisive: bool, name: str, container: Run, slot: int, cost: int, predicate: Run, _result: Run | None, meter: Meter
+    decisive: bool,
+    name: str,
+    container: Run,
+    slot: int,
+    cost: int,
+    predicate: Run,
+    _result: Run | None,
+    meter: CostMeter,
 ) -> bool:
     """``all`` and ``exists``: an item that decides makes up for the errors of others."""
     error: NoValue | None = None
@@ -235,7 +242,7 @@ def _quantified(
     return not decisive
 
 
-def _exists_one(container: Run, slot: int, cost: int, predicate: Run, _result: Run | None, meter: Meter) -> bool:
+def _exists_one(container: Run, slot: int, cost: int, predicate: Run, _result: Run | None, meter: CostMeter) -> bool:
     found = 0
     for item in _items(container, meter):
         meter.charge(cost)
@@ -244,7 +251,7 @@ def _exists_one(container: Run, slot: int, cost: int, predicate: Run, _result: R
     return found == 1
 
 
-def _filter(container: Run, slot: int, cost: int, predicate: Run, _result: Run | None, meter: Meter) -> Value:
+def _filter(container: Run, slot: int, cost: int, predicate: Run, _result: Run | None, meter: CostMeter) -> Value:
     kept: list[Value] = []
     for item in _items(container, meter):
         meter.charge(cost)
@@ -254,7 +261,7 @@ def _filter(container: Run, slot: int, cost: int, predicate: Run, _result: Run |
     return kept
 
 
-def _map(container: Run, slot: int, cost: int, predicate: Run | None, result: Run, meter: Meter) -> Value:
+def _map(container: Run, slot: int, cost: int, predicate: Run | None, result: Run, meter: CostMeter) -> Value:
     made: list[Value] = []
     for item in _items(container, meter):
         meter.charge(cost)
@@ -274,12 +281,12 @@ _LOOPS: Final[dict[str, Callable[..., Value]]] = {
 _BUILDERS: Final[dict[type, Callable[[Closures, Any], Part]]] = {
     nodes.Literal: Closures.literal,
     nodes.Name: Closures.name,
-    nodes.ListOf: Closures.list_of,
-    nodes.MapOf: Closures.map_of,
+    nodes.ListNode: Closures.list_of,
+    nodes.MapNode: Closures.map_of,
     nodes.Select: Closures.select,
-    nodes.Has: Closures.has,
-    nodes.Call: Closures.call,
+    nodes.FieldTest: Closures.has,
+    nodes.FunctionCall: Closures.call,
     nodes.Logic: Closures.logic,
-    nodes.Choice: Closures.choice,
+    nodes.Conditional: Closures.choice,
     nodes.Macro: Closures.macro,
 }

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from firearrow.expression.cel.meter import Meter
+from firearrow.expression.cel.meter import CostMeter
 from firearrow.expression.cel.operators import no_overload
 from firearrow.expression.cel.values import MAX_INT, MAX_UINT, MIN_INT, Uint, Value, checked_int, checked_uint, type_of
 from firearrow.expression.errors import NoValue
@@ -27,28 +27,28 @@ _SCIENTIFIC_ABOVE: Final = 1e21
 _SCIENTIFIC_BELOW: Final = 1e-6
 
 
-def size(_meter: Meter, value: Value) -> int:
+def size(_meter: CostMeter, value: Value) -> int:
     """The characters of a text, the bytes of bytes, the items of a list or the entries of a map."""
     if type(value) in (str, bytes, list, dict):
         return len(value)
     raise no_overload("size", value)
 
 
-def contains(meter: Meter, text: Value, part: Value) -> bool:
+def contains(meter: CostMeter, text: Value, part: Value) -> bool:
     """Whether a text contains another."""
     _check_texts("contains", text, part)
     meter.charge(search_steps(len(text), len(part)))
     return part in text
 
 
-def starts_with(meter: Meter, text: Value, part: Value) -> bool:
+def starts_with(meter: CostMeter, text: Value, part: Value) -> bool:
     """Whether a text starts with another."""
     _check_texts("startsWith", text, part)
     meter.charge(len(part) // CHARACTERS_A_STEP)
     return bool(text.startswith(part))
 
 
-def ends_with(meter: Meter, text: Value, part: Value) -> bool:
+def ends_with(meter: CostMeter, text: Value, part: Value) -> bool:
     """Whether a text ends with another."""
     _check_texts("endsWith", text, part)
     meter.charge(len(part) // CHARACTERS_A_STEP)
@@ -63,7 +63,7 @@ def _check_texts(name: str, text: Value, part: Value) -> None:
 # -- conversions
 
 
-def to_int(_meter: Meter, value: Value) -> int:
+def to_int(_meter: CostMeter, value: Value) -> int:
     """``int(value)``; a double is cut off towards zero."""
     if type(value) is float:
         if not float(MIN_INT) < value < float(MAX_INT):
@@ -78,7 +78,7 @@ def to_int(_meter: Meter, value: Value) -> int:
     raise no_overload("int", value)
 
 
-def to_uint(_meter: Meter, value: Value) -> Uint:
+def to_uint(_meter: CostMeter, value: Value) -> Uint:
     """``uint(value)``; a double is cut off towards zero."""
     if type(value) is float:
         if not -1 < value < float(MAX_UINT):
@@ -93,7 +93,7 @@ def to_uint(_meter: Meter, value: Value) -> Uint:
     raise no_overload("uint", value)
 
 
-def to_double(_meter: Meter, value: Value) -> float:
+def to_double(_meter: CostMeter, value: Value) -> float:
     """``double(value)``."""
     if type(value) is str:
         if len(value) > _MOST_NUMBER or not _DOUBLE.fullmatch(value):
@@ -104,7 +104,7 @@ def to_double(_meter: Meter, value: Value) -> float:
     raise no_overload("double", value)
 
 
-def to_string(meter: Meter, value: Value) -> str:
+def to_string(meter: CostMeter, value: Value) -> str:
     """``string(value)``."""
     kind = type(value)
     if kind is str:
@@ -137,7 +137,7 @@ def _spoken(value: float) -> str:
     return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}"
 
 
-def to_bool(_meter: Meter, value: Value) -> bool:
+def to_bool(_meter: CostMeter, value: Value) -> bool:
     """``bool(value)``, of a bool or a text."""
     if type(value) is bool:
         return bool(value)
@@ -148,7 +148,7 @@ def to_bool(_meter: Meter, value: Value) -> bool:
     raise no_overload("bool", value)
 
 
-def to_bytes(meter: Meter, value: Value) -> bytes:
+def to_bytes(meter: CostMeter, value: Value) -> bytes:
     """``bytes(value)``, of a text as UTF-8."""
     if type(value) is bytes:
         return bytes(value)
@@ -161,12 +161,12 @@ def to_bytes(meter: Meter, value: Value) -> bytes:
     raise no_overload("bytes", value)
 
 
-def dyn(_meter: Meter, value: Value) -> Value:
+def dyn(_meter: CostMeter, value: Value) -> Value:
     """``dyn(value)``: the value; types are not checked before the evaluation here."""
     return value
 
 
-def kind_of(_meter: Meter, value: Value) -> Value:
+def kind_of(_meter: CostMeter, value: Value) -> Value:
     """``type(value)``."""
     return type_of(value)
 

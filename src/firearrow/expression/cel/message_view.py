@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from firearrow.expression.cel.meter import Meter
+from firearrow.expression.cel.meter import CostMeter
 from firearrow.expression.cel.values import Value
 from firearrow.expression.errors import NoValue
 from firearrow.expression.steps import CHARACTERS_A_STEP
@@ -61,9 +61,9 @@ class MessageView:
         self.born_ms = born_ms
         self.store_ms = store_ms
         self._no_body = ""
-        """Why the body has no value; empty while that is not known."""
+        """The reason why the body has no value; empty while that is not known."""
 
-    def body(self, meter: Meter) -> Value:
+    def body(self, meter: CostMeter) -> Value:
         """Return the body as JSON, read once; reading it costs steps by its length and its number of values."""
         if self._no_body:
             raise NoValue(self._no_body)
@@ -80,7 +80,7 @@ class MessageView:
             raise
         return self._body
 
-    def keys(self, meter: Meter) -> Value:
+    def keys(self, meter: CostMeter) -> Value:
         """Return the keys, split once; splitting costs steps by their length."""
         try:
             return self._keys
@@ -91,7 +91,7 @@ class MessageView:
             return self._keys
 
 
-VARIABLES: Final[Mapping[str, Callable[[Meter], Value]]] = {
+VARIABLES: Final[Mapping[str, Callable[[CostMeter], Value]]] = {
     "properties": lambda meter: meter.subject.properties,
     "topic": lambda meter: meter.subject.topic,
     "tag": lambda meter: meter.subject.properties.get(keys.TAGS, ""),

@@ -14,7 +14,7 @@ ITEMS_A_STEP: Final = 8
 """Items of lists that one step copies."""
 
 
-class Meter:
+class CostMeter:
     """The cost of one evaluation so far, and the values that it works on."""
 
     __slots__ = ("_most", "slots", "steps", "subject")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from firearrow.expression.cel.meter import ITEMS_A_STEP, Meter
+from firearrow.expression.cel.meter import ITEMS_A_STEP, CostMeter
 from firearrow.expression.cel.values import (
     NUMBERS,
     Uint,
@@ -33,7 +33,7 @@ def no_overload(name: str, *values: Value) -> NoValue:
     return NoValue(f"{name} does not take {kinds}")
 
 
-def equal(meter: Meter, left: Value, right: Value) -> bool:
+def equal(meter: CostMeter, left: Value, right: Value) -> bool:
     """Whether two values are equal; values of different types are not, numbers are compared by value."""
     kind, other = type(left), type(right)
     if kind in NUMBERS and other in NUMBERS:
@@ -49,7 +49,7 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
     return bool(left == right)
 
 
-def _all_equal(meter: Meter, left: list[Value], right: list[Value]) -> bool:
+def _all_equal(meter: CostMeter, left: list[Value], right: list[Value]) -> bool:
     for one, other in zip(left, right, strict=True):
         meter.charge(1)
         if not equal(meter, one, other):
@@ -57,7 +57,7 @@ def _all_equal(meter: Meter, left: list[Value], right: list[Value]) -> bool:
     return True
 
 
-def _maps_equal(meter: Meter, left: dict[Any, Value], right: dict[Any, Value]) -> bool:
+def _maps_equal(meter: CostMeter, left: dict[Any, Value], right: dict[Any, Value]) -> bool:
     for key, value in left.items():
         meter.charge(1)
         if key not in right or not equal(meter, value, right[key]):
@@ -65,36 +65,36 @@ def _maps_equal(meter: Meter, left: dict[Any, Value], right: dict[Any, Value]) -
     return True
 
 
-def unequal(meter: Meter, left: Value, right: Value) -> bool:
+def unequal(meter: CostMeter, left: Value, right: Value) -> bool:
     """Whether two values are not equal."""
     return not equal(meter, left, right)
 
 
-def below(meter: Meter, left: Value, right: Value) -> bool:
+def below(meter: CostMeter, left: Value, right: Value) -> bool:
     """``<``."""
     left, right = _in_order(meter, left, right)
     return bool(left < right)
 
 
-def at_most(meter: Meter, left: Value, right: Value) -> bool:
+def at_most(meter: CostMeter, left: Value, right: Value) -> bool:
     """``<=``."""
     left, right = _in_order(meter, left, right)
     return bool(left <= right)
 
 
-def above(meter: Meter, left: Value, right: Value) -> bool:
+def above(meter: CostMeter, left: Value, right: Value) -> bool:
     """``>``."""
     left, right = _in_order(meter, left, right)
     return bool(left > right)
 
 
-def at_least(meter: Meter, left: Value, right: Value) -> bool:
+def at_least(meter: CostMeter, left: Value, right: Value) -> bool:
     """``>=``."""
     left, right = _in_order(meter, left, right)
     return bool(left >= right)
 
 
-def _in_order(meter: Meter, left: Value, right: Value) -> tuple[Value, Value]:
+def _in_order(meter: CostMeter, left: Value, right: Value) -> tuple[Value, Value]:
     """Return two values that can be ordered, in a form that Python orders as CEL does."""
     kind, other = type(left), type(right)
     if kind in NUMBERS and other in NUMBERS:
@@ -108,7 +108,7 @@ def _in_order(meter: Meter, left: Value, right: Value) -> tuple[Value, Value]:
     return left, right
 
 
-def contained(meter: Meter, item: Value, container: Value) -> bool:
+def contained(meter: CostMeter, item: Value, container: Value) -> bool:
     """``in``: whether a list has an item, or a map a key."""
     if type(container) is dict:
         return key_of(item) in container
@@ -121,7 +121,7 @@ def contained(meter: Meter, item: Value, container: Value) -> bool:
     return False
 
 
-def indexed(_meter: Meter, container: Value, index: Value) -> Value:
+def indexed(_meter: CostMeter, container: Value, index: Value) -> Value:
     """``[]``: an item of a list, or the value of a key."""
     if type(container) is dict:
         key = key_of(index)
@@ -145,7 +145,7 @@ def selected(operand: Value, field: str) -> Value:
         raise NoValue(f"the map has no key {field!r}") from None
 
 
-def added(meter: Meter, left: Value, right: Value) -> Value:
+def added(meter: CostMeter, left: Value, right: Value) -> Value:
     """``+``: a sum, or texts, bytes or lists one after the other."""
     kind = type(left)
     if kind is not type(right):
@@ -159,17 +159,17 @@ def added(meter: Meter, left: Value, right: Value) -> Value:
     return _sized("+", left, right, left + right if kind in NUMBERS else None)
 
 
-def subtracted(_meter: Meter, left: Value, right: Value) -> Value:
+def subtracted(_meter: CostMeter, left: Value, right: Value) -> Value:
     """``-`` between two values."""
     return _sized("-", left, right, left - right if _are_alike(left, right) else None)
 
 
-def multiplied(_meter: Meter, left: Value, right: Value) -> Value:
+def multiplied(_meter: CostMeter, left: Value, right: Value) -> Value:
     """``*``."""
     return _sized("*", left, right, left * right if _are_alike(left, right) else None)
 
 
-def divided(_meter: Meter, left: Value, right: Value) -> Value:
+def divided(_meter: CostMeter, left: Value, right: Value) -> Value:
     """``/``: towards zero for integers; for doubles as IEEE 754 has it."""
     if not _are_alike(left, right):
         raise no_overload("/", left, right)
@@ -189,7 +189,7 @@ def _float_division(left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1, right)
 
 
-def remainder(_meter: Meter, left: Value, right: Value) -> Value:
+def remainder(_meter: CostMeter, left: Value, right: Value) -> Value:
     """``%``: of integers alone, with the sign of the left one."""
     if not _are_alike(left, right) or type(left) is float:
         raise no_overload("%", left, right)
@@ -199,7 +199,7 @@ def remainder(_meter: Meter, left: Value, right: Value) -> Value:
     return _sized("%", left, right, rest if left >= 0 else -rest)
 
 
-def negated(_meter: Meter, value: Value) -> Value:
+def negated(_meter: CostMeter, value: Value) -> Value:
     """``-`` before a value."""
     if type(value) is float:
         return -value
@@ -208,7 +208,7 @@ def negated(_meter: Meter, value: Value) -> Value:
     raise no_overload("-", value)
 
 
-def inverted(_meter: Meter, value: Value) -> bool:
+def inverted(_meter: CostMeter, value: Value) -> bool:
     """``!``."""
     if type(value) is bool:
         return not value

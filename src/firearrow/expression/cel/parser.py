@@ -7,16 +7,16 @@ stack. The grammar: ``cel-spec/doc/langdef.md``, Syntax. Messages (``Type{field:
 from typing import Final, TypeVar
 
 from firearrow.expression.cel.nodes import (
-    Call,
-    Choice,
-    Has,
-    ListOf,
+    CelNode,
+    Conditional,
+    FieldTest,
+    FunctionCall,
+    ListNode,
     Literal,
     Logic,
     Macro,
-    MapOf,
+    MapNode,
     Name,
-    Node,
     Select,
 )
 from firearrow.expression.cel.tokens import RESERVED, Token, tokens_of
@@ -31,15 +31,15 @@ _SUMS: Final = frozenset({"+", "-"})
 _PRODUCTS: Final = frozenset({"*", "/", "%"})
 _MAP_WITH_FILTER: Final = 3
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=CelNode)
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> CelNode:
     """Return the syntax tree of an expression; raise `BadExpression` if it is not one."""
     return _Parser(tokens_of(text)).whole()
 
 
-def _levels(at: int, *parts: Node) -> int:
+def _levels(at: int, *parts: CelNode) -> int:
     levels = 1 + max((part.levels for part in parts), default=0)
     if levels > MOST_LEVELS:
         raise BadExpression(
@@ -83,14 +83,14 @@ class _Parser:
         found = "the end of the expression" if now.kind == "end" else f"{now.text[:40]!r} at character {now.at + 1}"
         return BadExpression(f"{found} stands where {expected} is expected")
 
-    def whole(self) -> Node:
+    def whole(self) -> CelNode:
         """Read the whole expression."""
         node = self._expression()
         if self._now.kind != "end":
             raise self._wrong("an operator or the end")
         return node
 
-    def _expression(self) -> Node:
+    def _expression(self) -> CelNode:
         self._brackets += 1
         if self._brackets > MOST_LEVELS:
             raise BadExpression(f"character {self._now.at + 1} is inside more than {MOST_LEVELS} brackets or choices")
@@ -100,46 +100,46 @@ class _Parser:
             yes = self._either()
             self._expect(":", "between the two results of a choice")
             no = self._expression()
-            node = Choice(at=at, levels=_levels(at, node, yes, no), condition=node, yes=yes, no=no)
+            node = Conditional(at=at, levels=_levels(at, node, yes, no), condition=node, yes=yes, no=no)
         self._brackets -= 1
         return node
 
     # -- operators, from the weakest to the strongest
 
-    def _either(self) -> Node:
+    def _either(self) -> CelNode:
         operands, at = [self._both()], self._now.at
         while self._takes("||"):
             operands.append(self._both())
         return _logic(operands, at, is_and=False)
 
-    def _both(self) -> Node:
+    def _both(self) -> CelNode:
         operands, at = [self._relation()], self._now.at
         while self._takes("&&"):
             operands.append(self._relation())
         return _logic(operands, at, is_and=True)
 
-    def _relation(self) -> Node:
+    def _relation(self) -> CelNode:
         node = self._sum()
         while self._now.kind in _RELATIONS:
             operator = self._take()
             node = _call(operator.at, operator.kind, node, self._sum())
         return node
 
-    def _sum(self) -> Node:
+    def _sum(self) -> CelNode:
         node = self._product()
         while self._now.kind in _SUMS:
             operator = self._take()
             node = _call(operator.at, operator.kind, node, self._product())
         return node
 
-    def _product(self) -> Node:
+    def _product(self) -> CelNode:
         node = self._unary()
         while self._now.kind in _PRODUCTS:
             operator = self._take()
             node = _call(operator.at, operator.kind, node, self._unary())
         return node
 
-    def _unary(self) -> Node:
+    def _unary(self) -> CelNode:
         signs: list[Token] = []
         while self._now.kind in ("!", "-") and (not signs or self._now.kind == signs[0].kind):
             signs.append(self._take())
@@ -155,7 +155,7 @@ class _Parser:
     def _is_number(token: Token) -> bool:
         return token.kind == "literal" and type(token.value) in (int, float)
 
-    def _member(self, *, is_negative: bool) -> Node:
+    def _member(self, *, is_negative: bool) -> CelNode:
         node = self._primary(is_negative=is_negative)
         while True:
             now = self._now
@@ -167,7 +167,7 @@ class _Parser:
             else:
                 return node
 
-    def _selected(self, node: Node) -> Node:
+    def _selected(self, node: CelNode) -> CelNode:
         field = self._take()
         if field.kind not in ("name", "quoted") and not field.text.isidentifier():
             self._next -= 1
@@ -181,7 +181,7 @@ class _Parser:
 
     # -- the smallest parts
 
-    def _primary(self, *, is_negative: bool) -> Node:
+    def _primary(self, *, is_negative: bool) -> CelNode:
         token = self._now
         if token.kind == "literal":
             self._take()
@@ -192,7 +192,7 @@ class _Parser:
             return node
         if self._takes("["):
             items = self._items("]")
-            return ListOf(at=token.at, levels=_levels(token.at, *items), items=tuple(items))
+            return ListNode(at=token.at, levels=_levels(token.at, *items), items=tuple(items))
         if self._takes("{"):
             return self._map(token)
         is_absolute = self._takes(".")
@@ -200,7 +200,7 @@ class _Parser:
             return self._named(self._take(), is_absolute=is_absolute)
         raise self._wrong("a value")
 
-    def _named(self, token: Token, *, is_absolute: bool) -> Node:
+    def _named(self, token: Token, *, is_absolute: bool) -> CelNode:
         if token.text in RESERVED:
             raise BadExpression(f"{token.text!r} at character {token.at + 1} is a word that CEL reserves")
         if not self._takes("("):
@@ -210,9 +210,9 @@ class _Parser:
             return _has(token, arguments)
         return _call(token.at, token.text, *arguments)
 
-    def _items(self, closing: str) -> list[Node]:
+    def _items(self, closing: str) -> list[CelNode]:
         """Read items up to a closing bracket; a comma may stand after the last item of a list."""
-        items: list[Node] = []
+        items: list[CelNode] = []
         while not self._takes(closing):
             if items:
                 self._expect(",", f"or {closing} after an item")
@@ -221,8 +221,8 @@ class _Parser:
             items.append(self._expression())
         return items
 
-    def _map(self, opening: Token) -> Node:
-        entries: list[tuple[Node, Node]] = []
+    def _map(self, opening: Token) -> CelNode:
+        entries: list[tuple[CelNode, CelNode]] = []
         while not self._takes("}"):
             if entries:
                 self._expect(",", "or } after an entry of a map")
@@ -232,17 +232,17 @@ class _Parser:
             self._expect(":", "between a key and its value")
             entries.append((key, self._expression()))
         parts = (part for entry in entries for part in entry)
-        return MapOf(at=opening.at, levels=_levels(opening.at, *parts), entries=tuple(entries))
+        return MapNode(at=opening.at, levels=_levels(opening.at, *parts), entries=tuple(entries))
 
 
-def _logic(operands: list[Node], at: int, *, is_and: bool) -> Node:
+def _logic(operands: list[CelNode], at: int, *, is_and: bool) -> CelNode:
     if len(operands) == 1:
         return operands[0]
     return Logic(at=at, levels=_levels(at, *operands), is_and=is_and, operands=tuple(operands))
 
 
-def _call(at: int, name: str, *arguments: Node, is_method: bool = False) -> Call:
-    return Call(at=at, levels=_levels(at, *arguments), name=name, arguments=arguments, is_method=is_method)
+def _call(at: int, name: str, *arguments: CelNode, is_method: bool = False) -> FunctionCall:
+    return FunctionCall(at=at, levels=_levels(at, *arguments), name=name, arguments=arguments, is_method=is_method)
 
 
 def _literal(token: Token, *, is_negative: bool) -> Literal:
@@ -252,14 +252,14 @@ def _literal(token: Token, *, is_negative: bool) -> Literal:
     return Literal(at=token.at, value=value)
 
 
-def _has(token: Token, arguments: list[Node]) -> Has:
+def _has(token: Token, arguments: list[CelNode]) -> FieldTest:
     field = arguments[0] if len(arguments) == 1 else None
     if not isinstance(field, Select):
         raise BadExpression(f"has at character {token.at + 1} takes a field, as in has(body.amount)")
-    return Has(at=token.at, levels=field.levels, operand=field.operand, field=field.field)
+    return FieldTest(at=token.at, levels=field.levels, operand=field.operand, field=field.field)
 
 
-def _macro(token: Token, target: Node, arguments: list[Node]) -> Macro:
+def _macro(token: Token, target: CelNode, arguments: list[CelNode]) -> Macro:
     has_filter = token.text == "map" and len(arguments) == _MAP_WITH_FILTER
     if len(arguments) != 2 and not has_filter:
         raise BadExpression(

@@ -8,7 +8,7 @@ pattern.
 
 from typing import Any, Final
 
-from firearrow.expression.cel.meter import Meter
+from firearrow.expression.cel.meter import CostMeter
 from firearrow.expression.cel.operators import no_overload
 from firearrow.expression.cel.values import Value
 from firearrow.expression.errors import BadExpression, NoValue
@@ -37,7 +37,7 @@ class Pattern:
                 f"the pattern {text!r} is too large: it has {self._states} states, {MOST_STATES} at most"
             )
 
-    def is_in(self, meter: Meter, text: Value) -> bool:
+    def is_in(self, meter: CostMeter, text: Value) -> bool:
         """Whether a part of a text matches."""
         if type(text) is not str:
             raise no_overload("matches", text)

@@ -32,7 +32,7 @@ from firearrow.protocol.requests.naming.route import (
     WipeWritePermOfBroker,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.runtime.disk.stored import OnDone, Stored
+from firearrow.runtime.disk.stored import OnDone, StoredValue
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 class OperationHandlers:
     """The requests of operators."""
 
-    def __init__(self, routes: Routes, texts: Stored[KvConfig], changes: Stored[Changes]) -> None:
+    def __init__(self, routes: Routes, texts: StoredValue[KvConfig], changes: StoredValue[Changes]) -> None:
         self._routes = routes
         self._texts = texts
         self._changes = changes

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 
-class Snapshot(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """The value and the live members of a group at a coordinator."""
 
     group: bytes | None
@@ -25,7 +25,7 @@ class Snapshot(NamedTuple):
 class Coordinator(Protocol):
     """One group at its coordinator, as one member sees it. Every call may raise ``CoordinatorFailed``."""
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> GroupSnapshot:
         """Return the group's value and its live members; possibly an older state."""
         ...
 

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from firearrow.errors import CoordinatorFailed, SettingsError
-from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.runtime.coordinator.door import GroupSnapshot
 from firearrow.runtime.tls_settings import ClientTls, client_context
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ class Etcd:
         self._acts = f"{PREFIX}/{cluster}/acts/{name}/"
         self._http = _client(tls, call_s)
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> GroupSnapshot:
         """Return the group's value and its live members, of one moment."""
         ranges = [{"key": _text(self._group)}, {"key": _text(self._live), "range_end": _text(_after(self._live))}]
         answer = await self._read("kv/txn", {"success": [{"request_range": one} for one in ranges]})
         try:
             group, live = (one["response_range"].get("kvs", []) for one in answer["responses"])
             members = {int(_bytes(row["key"])[len(self._live) :]): _bytes(row.get("value", "")) for row in live}
-            return Snapshot(_bytes(group[0].get("value", "")) if group else None, members)
+            return GroupSnapshot(_bytes(group[0].get("value", "")) if group else None, members)
         except (KeyError, ValueError, TypeError) as error:
             raise CoordinatorFailed(f"etcd answered a read in an unknown form: {error!r}") from error
 

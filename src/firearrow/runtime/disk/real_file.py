@@ -23,7 +23,7 @@ _ZEROS: Final = bytes(1 << 20)
 _BUFFERS_PER_CALL: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
 
 
-class Keeper(Protocol):
+class FileKeeper(Protocol):
     """The methods of a disk that its files use."""
 
     cache: OpenCache
@@ -52,7 +52,7 @@ class RealFile:
 
     late = False
 
-    def __init__(self, disk: Keeper, handle: Handle, path: str) -> None:
+    def __init__(self, disk: FileKeeper, handle: Handle, path: str) -> None:
         self._disk = disk
         self._handle: Handle | None = handle
         self._path = path

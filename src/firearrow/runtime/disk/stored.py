@@ -24,7 +24,7 @@ OnDone = Callable[[FireArrowError | None], None]
 log = logging.getLogger(__name__)
 
 
-class Stored(Generic[T]):
+class StoredValue(Generic[T]):
     """A value in a file, and its waiting changes."""
 
     def __init__(

@@ -23,7 +23,7 @@ SLOW_ALLOWED: Final = 2  # of a window: a little more than one percent
 RELUCTANCE_MAX: Final = 64
 
 
-class Route(enum.Enum):
+class SyncPlace(enum.Enum):
     """The place where a sync runs: on the loop, in a process or in a thread."""
 
     INLINE = "inline"
@@ -35,7 +35,7 @@ class SyncChoice:
     """Remembers the durations of syncs and chooses the route of the next."""
 
     def __init__(self) -> None:
-        self._route = Route.THREAD
+        self._route = SyncPlace.THREAD
         self._slow: deque[bool] = deque(maxlen=WINDOW)
         self._needed = FIRST_SAMPLES
         self._seen = 0
@@ -43,21 +43,21 @@ class SyncChoice:
         self._process_works = True
 
     @property
-    def usual(self) -> Route:
+    def usual(self) -> SyncPlace:
         """The route of small syncs."""
         return self._route
 
-    def route(self, unsynced_bytes: int) -> Route:
+    def route(self, unsynced_bytes: int) -> SyncPlace:
         """Return where a sync of so many bytes runs."""
-        if self._route is Route.INLINE and unsynced_bytes > INLINE_BYTES_MAX:
-            return Route.PROCESS if self._process_works else Route.THREAD
+        if self._route is SyncPlace.INLINE and unsynced_bytes > INLINE_BYTES_MAX:
+            return SyncPlace.PROCESS if self._process_works else SyncPlace.THREAD
         return self._route
 
     def no_process(self) -> None:
         """Use threads from now on, because the side process could not be started."""
         self._process_works = False
-        if self._route is Route.PROCESS:
-            self._route = Route.THREAD
+        if self._route is SyncPlace.PROCESS:
+            self._route = SyncPlace.THREAD
 
     def took(self, nanoseconds: int, unsynced_bytes: int) -> None:
         """Note the duration of a sync; large syncs do not count."""
@@ -66,20 +66,20 @@ class SyncChoice:
         self._slow.append(nanoseconds >= INLINE_LIMIT_NS)
         self._seen += 1
         slow = sum(self._slow)
-        if self._route is Route.INLINE:
+        if self._route is SyncPlace.INLINE:
             if slow > SLOW_ALLOWED:
                 self._reluctance = min(RELUCTANCE_MAX, self._reluctance * 2)
                 self._go(self._away(), WINDOW * self._reluctance)
         elif self._seen >= self._needed:
             if slow <= SLOW_ALLOWED * len(self._slow) // WINDOW:
-                self._go(Route.INLINE, 0)
-            elif self._route is Route.THREAD and self._process_works:
-                self._go(Route.PROCESS, WINDOW)
+                self._go(SyncPlace.INLINE, 0)
+            elif self._route is SyncPlace.THREAD and self._process_works:
+                self._go(SyncPlace.PROCESS, WINDOW)
 
-    def _away(self) -> Route:
-        return Route.PROCESS if self._process_works else Route.THREAD
+    def _away(self) -> SyncPlace:
+        return SyncPlace.PROCESS if self._process_works else SyncPlace.THREAD
 
-    def _go(self, route: Route, needed: int) -> None:
+    def _go(self, route: SyncPlace, needed: int) -> None:
         self._route = route
         self._needed = needed
         self._seen = 0

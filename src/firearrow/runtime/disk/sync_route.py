@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import sync_server as syncserver
 from firearrow.runtime.disk.group_commit import SyncEnded
-from firearrow.runtime.disk.sync_choice import Route, SyncChoice
+from firearrow.runtime.disk.sync_choice import SyncChoice, SyncPlace
 
 OUTSTANDING_MAX: Final = 64
 END_WAIT_S: Final = 5.0
@@ -146,13 +146,13 @@ class SyncRoute:
         """Sync a descriptor, which stays open until ``ended`` is called."""
         request = _Request(descriptor, unsynced, is_directory, ended)
         route = self.choice.route(unsynced)
-        if route is Route.INLINE:
+        if route is SyncPlace.INLINE:
             self._inline(request)
-        elif route is Route.PROCESS and self._process.ready:
+        elif route is SyncPlace.PROCESS and self._process.ready:
             self._process.begin(request)
         else:
             loop = asyncio.get_running_loop()
-            if route is Route.PROCESS:
+            if route is SyncPlace.PROCESS:
                 self._process.start(loop, self._pool)
             self._in_thread(loop, request)
 

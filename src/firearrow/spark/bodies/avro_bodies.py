@@ -7,6 +7,7 @@ does not have are rescued.
 
 import json
 import struct
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
@@ -14,8 +15,8 @@ from pyspark.sql.types import StructField, StructType
 
 from firearrow.errors import SettingsError
 from firearrow.spark.bodies.avro_types import Named, Schema, branches, column, json_text, named_types, plain
-from firearrow.spark.bodies.misfit import Decoded, Misfit, shown
-from firearrow.spark.bodies.registry import Registry, split
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit, shown
+from firearrow.spark.bodies.registry import SchemaRegistry, split
 
 UNREADABLE: Final = (
     EOFError, ValueError, IndexError, KeyError, TypeError, ArithmeticError, MemoryError, AttributeError, struct.error,
@@ -43,10 +44,10 @@ class AvroBodies:
         made = [(field["name"], *column(field["type"], self._named)) for field in self._reader["fields"]]
         self._fields = [(name, convert) for name, _, convert in made]
         self.schema = StructType([StructField(name, kind) for name, kind, _ in made])
-        self._registry = Registry(registry) if registry else None
+        self._registry = SchemaRegistry(registry) if registry else None
         self._writers: dict[int, Writer] = {}
 
-    def decode(self, body: bytes) -> Decoded:
+    def decode(self, body: bytes) -> DecodedBody:
         """A body as values of the schema."""
         if self._registry is None:
             return self._values(read(body, self._reader, None), None)
@@ -59,9 +60,9 @@ class AvroBodies:
             rest = more_of(whole, (writer.schema, writer.named), (self._reader, self._named))
         return self._values(found, rest)
 
-    def _values(self, found: Any, rest: Any) -> Decoded:  # noqa: ANN401 - a datum
+    def _values(self, found: Any, rest: Any) -> DecodedBody:  # noqa: ANN401 - a datum
         values = tuple(None if found[name] is None else convert(found[name]) for name, convert in self._fields)
-        return Decoded(values, json_text(rest) if rest else None)
+        return DecodedBody(values, json_text(rest) if rest else None)
 
     def _writer(self, number: int) -> Writer:
         assert self._registry is not None
@@ -148,19 +149,24 @@ def more_of(value: Any, writer: Known, reader: Known) -> Any:  # noqa: ANN401 - 
         return None
     if not kind:  # a union of several types is a text with what the reader knows of the value
         return value if isinstance(value, dict | list) and mine != theirs else None
+    found = {}
+    for place, inner, written, known in _parts(value, kind, mine, theirs):
+        left = inner if known is None else more_of(inner, (written, writer[1]), (known, reader[1]))
+        if left or known is None:
+            found[place] = left
+    return found or None
+
+
+def _parts(value: Any, kind: str, mine: Schema, theirs: Schema) -> Iterator[tuple[str, Any, Schema, Schema | None]]:  # noqa: ANN401 - a datum
+    """Yield the values inside a value: the place, the value, and its two schemas; None where the reader has none."""
     if kind == "record":
-        known, rest = _names(theirs), {}
+        known = _names(theirs)
         for field in mine["fields"]:
-            name, inner = field["name"], value[field["name"]]
-            if name not in known:
-                rest[name] = inner
-            else:
-                left = more_of(inner, (field["type"], writer[1]), (known[name]["type"], reader[1]))
-                rest.update({name: left} if left else {})
-        return rest or None
-    if kind not in ("array", "map"):
-        return None
-    part = "items" if kind == "array" else "values"
-    pairs = enumerate(value) if kind == "array" else value.items()
-    found = {str(at): more_of(each, (mine[part], writer[1]), (theirs[part], reader[1])) for at, each in pairs}
-    return {at: left for at, left in found.items() if left} or None
+            name = field["name"]
+            yield name, value[name], field["type"], known[name]["type"] if name in known else None
+    elif kind == "array":
+        for number, each in enumerate(value):
+            yield str(number), each, mine["items"], theirs["items"]
+    elif kind == "map":
+        for name, each in value.items():
+            yield name, each, mine["values"], theirs["values"]

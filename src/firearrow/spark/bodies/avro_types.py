@@ -94,15 +94,9 @@ def column(schema: Schema, named: Named, path: tuple[str, ...] = ()) -> tuple[T.
     if isinstance(one, str) and one in named:
         one = named[one]
     kind = one["type"] if isinstance(one, dict) else one
-    if kind in ("record", "error"):
-        return _record(one, named, path)
-    if kind == "array":
-        element, convert = column(one["items"], named, path)
-        return T.ArrayType(element), lambda value: [None if each is None else convert(each) for each in value]
-    if kind == "map":
-        inner, convert = column(one["values"], named, path)
-        made = T.MapType(T.StringType(), inner)
-        return made, lambda value: [(name, None if each is None else convert(each)) for name, each in value.items()]
+    nested = _NESTED.get(kind) if isinstance(kind, str) else None
+    if nested is not None:
+        return nested(one, named, path)
     logical = one.get("logicalType") if isinstance(one, dict) else None
     if logical == "decimal":
         return _decimal(one["precision"], one.get("scale", 0))
@@ -142,6 +136,20 @@ def _record(schema: Schema, named: Named, path: tuple[str, ...]) -> tuple[T.Data
         return {field: None if value[field] is None else inner(value[field]) for field, _, inner in made}
 
     return T.StructType([T.StructField(field, kind) for field, kind, _ in made]), convert
+
+
+def _array(schema: Schema, named: Named, path: tuple[str, ...]) -> tuple[T.DataType, Convert]:
+    element, convert = column(schema["items"], named, path)
+    return T.ArrayType(element), lambda value: [None if each is None else convert(each) for each in value]
+
+
+def _map(schema: Schema, named: Named, path: tuple[str, ...]) -> tuple[T.DataType, Convert]:
+    inner, convert = column(schema["values"], named, path)
+    made = T.MapType(T.StringType(), inner)
+    return made, lambda value: [(name, None if each is None else convert(each)) for name, each in value.items()]
+
+
+_NESTED: Final = {"record": _record, "error": _record, "array": _array, "map": _map}
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401 - of any type of Avro

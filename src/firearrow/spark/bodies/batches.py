@@ -13,7 +13,7 @@ from msgspec import Struct
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMPRESSED
 from firearrow.spark.bodies.body_format import BodyFormat, decoder
-from firearrow.spark.bodies.misfit import Decoded, Misfit, shown
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit, shown
 from firearrow.spark.bodies.tombstones import Tombstones
 
 Batches = Iterable[pa.RecordBatch]
@@ -49,9 +49,9 @@ class TypedRows(Struct, frozen=True):
                 _require_all(batch, found)
             yield self._typed(batch, found, wanted)
 
-    def _typed(self, batch: pa.RecordBatch, found: list[Decoded | str], wanted: pa.Schema) -> pa.RecordBatch:
-        good = [each for each in found if isinstance(each, Decoded)]
-        kept = batch.filter(pa.array([isinstance(each, Decoded) for each in found], pa.bool_()))
+    def _typed(self, batch: pa.RecordBatch, found: list[DecodedBody | str], wanted: pa.Schema) -> pa.RecordBatch:
+        good = [each for each in found if isinstance(each, DecodedBody)]
+        kept = batch.filter(pa.array([isinstance(each, DecodedBody) for each in found], pa.bool_()))
         columns = [kept.column(name).cast(wanted.field(typed).type) for name, typed in self.columns.items()]
         columns.append(pa.array([each.rescued for each in good], wanted.types[len(columns)]))
         if self.key:
@@ -79,7 +79,7 @@ class QuarantinedRows(Struct, frozen=True):
             )
 
 
-def _reason(found: Decoded | str) -> str | None:
+def _reason(found: DecodedBody | str) -> str | None:
     return found if isinstance(found, str) else None
 
 
@@ -90,7 +90,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int | None, str
     return zip(column("body"), column("sys_flag"), column("keys"), strict=True)
 
 
-def reader(how: BodyFormat, key: Key) -> Callable[[bytes | None, int | None, str | None], Decoded | str]:
+def reader(how: BodyFormat, key: Key) -> Callable[[bytes | None, int | None, str | None], DecodedBody | str]:
     """The decision about a row from its body, flags and KEYS: its values, or why it has none.
 
     With a key (the columns of rows that change), no column of it may be null, and a message without a body is a
@@ -101,7 +101,7 @@ def reader(how: BodyFormat, key: Key) -> Callable[[bytes | None, int | None, str
     bury = Tombstones(schema, key).decode if key else None
     places = [(name, schema.fieldNames().index(name)) for name in key]
 
-    def read(body: bytes | None, sys_flag: int | None, keys: str | None) -> Decoded | str:
+    def read(body: bytes | None, sys_flag: int | None, keys: str | None) -> DecodedBody | str:
         if not body and bury is None:
             return "the body is empty"
         if (sys_flag or 0) & COMPRESSED:
@@ -114,16 +114,19 @@ def reader(how: BodyFormat, key: Key) -> Callable[[bytes | None, int | None, str
             return "the body is nested too deeply"
         except (ArithmeticError, UnicodeError) as wrong:
             return f"the body has a value that cannot be read: {shown(wrong) or type(wrong).__name__}"
-        for name, place in places:
-            value = found.values[place]
-            if value is None or value != value:
-                return f"field {name} is a part of the key and must not be null, missing or NaN"
-        return found
+        lacking = next((name for name, place in places if not _is_key(found.values[place])), None)
+        if lacking is None:
+            return found
+        return f"field {lacking} is a part of the key and must not be null, missing or NaN"
 
     return read
 
 
-def _require_all(batch: pa.RecordBatch, found: list[Decoded | str]) -> None:
+def _is_key(value: Any) -> bool:  # noqa: ANN401 - of any column
+    return value is not None and value == value
+
+
+def _require_all(batch: pa.RecordBatch, found: list[DecodedBody | str]) -> None:
     for number, each in enumerate(found):
         if isinstance(each, str):
             names = [name for name in ("topic", "broker", "queue_id", "queue_offset") if name in batch.schema.names]

@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
-from firearrow.spark.bodies.misfit import Decoded
-from firearrow.spark.bodies.registry import Registry, split
+from firearrow.spark.bodies.misfit import DecodedBody
+from firearrow.spark.bodies.registry import SchemaRegistry, split
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,7 +57,7 @@ class Decoder(Protocol):
 
     schema: "StructType"
 
-    def decode(self, body: bytes) -> Decoded:
+    def decode(self, body: bytes) -> DecodedBody:
         """A body as values of the schema; raise `Misfit` if it is none."""
 
 
@@ -72,7 +72,7 @@ def resolved(how: BodyFormat) -> BodyFormat:
 
 
 def _registered(how: BodyFormat) -> str:
-    registry = Registry(how.registry)
+    registry = SchemaRegistry(how.registry)
     if how.kind == "avro":
         return registry.latest(how.subject).schema
     from firearrow.spark.bodies.protobuf_bodies import registered_descriptors
@@ -94,16 +94,16 @@ def decoder(how: BodyFormat) -> Decoder:
     from firearrow.spark.bodies.json_bodies import JsonBodies
 
     made = DebeziumEvents(how.schema) if how.kind == "debezium" else JsonBodies(how.schema)
-    return Unframed(made) if how.registry else made
+    return UnframedBodies(made) if how.registry else made
 
 
-class Unframed:
+class UnframedBodies:
     """Reads registered bodies of JSON: what follows the schema's id; the columns hold it to the schema given here."""
 
     def __init__(self, inner: Decoder) -> None:
         self.schema = inner.schema
         self._inner = inner
 
-    def decode(self, body: bytes) -> Decoded:
+    def decode(self, body: bytes) -> DecodedBody:
         """A body as values of the schema."""
         return self._inner.decode(split(body)[1])

@@ -32,7 +32,7 @@ from pyspark.sql import types as T  # noqa: N812 - the name everyone uses
 
 from firearrow.errors import SettingsError
 from firearrow.spark.bodies.misfit import Misfit, shown
-from firearrow.spark.bodies.strict_json import Json, Literal, text_of
+from firearrow.spark.bodies.strict_json import Json, NumberText, text_of
 from firearrow.spark.explanation import explain
 
 Rest = dict[str, Json]
@@ -213,7 +213,7 @@ def _float(path: str) -> Convert:
 
 def _double(path: str) -> Convert:
     def convert(value: Json, _: Rest) -> float:
-        if type(value) not in (int, Literal):
+        if type(value) not in (int, NumberText):
             if value in _NO_NUMBERS:
                 return float(value)
             raise _wrong(path, "a number", value)
@@ -232,7 +232,7 @@ def _decimal(kind: T.DecimalType, path: str) -> Convert:
     precision, scale, step = kind.precision, kind.scale, Decimal(1).scaleb(-kind.scale)
 
     def convert(value: Json, _: Rest) -> Decimal:
-        if type(value) not in (int, Literal) and not (type(value) is str and _NUMBER.fullmatch(value)):
+        if type(value) not in (int, NumberText) and not (type(value) is str and _NUMBER.fullmatch(value)):
             raise _wrong(path, "a number", value)
         found = Decimal(value)
         if not fits(found, precision, scale):

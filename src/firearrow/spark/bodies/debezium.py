@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from firearrow.spark.bodies.columns import Rest, fields, schema_of
-from firearrow.spark.bodies.misfit import Decoded, Misfit, shown
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit, shown
 from firearrow.spark.bodies.strict_json import Json, parse, text_of
 
 EVENT: Final = (
@@ -33,7 +33,7 @@ class DebeziumEvents:
         self._gone = fields(StructType([StructField(field.name, field.dataType) for field in row.fields]))
         self._event = fields(StructType([StructField("ts_ms", LongType())]))
 
-    def decode(self, body: bytes) -> Decoded:
+    def decode(self, body: bytes) -> DecodedBody:
         """The row of an event; for a delete what is known of the row that it deletes."""
         event = unwrapped(parse(body))
         if not isinstance(event, dict) or "op" not in event:
@@ -50,7 +50,7 @@ class DebeziumEvents:
         values: tuple[Any, ...] = (self._gone if is_delete else self._row)(row, rest)
         source = event.get("source")
         (moment,) = self._event({"ts_ms": event.get("ts_ms")}, {})
-        return Decoded(
+        return DecodedBody(
             (op, moment, None if source is None else text_of(source), *values),
             text_of(rest) if rest else None,
             is_delete,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from firearrow.spark.bodies.columns import Rest, fields, schema_of
-from firearrow.spark.bodies.misfit import Decoded
+from firearrow.spark.bodies.misfit import DecodedBody
 from firearrow.spark.bodies.strict_json import parse, text_of
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ class JsonBodies:
         self.schema: StructType = schema_of(ddl)
         self._convert = fields(self.schema)
 
-    def decode(self, body: bytes) -> Decoded:
+    def decode(self, body: bytes) -> DecodedBody:
         """A body as values of the schema."""
         rest: Rest = {}
         values = self._convert(parse(body), rest)
-        return Decoded(values, text_of(rest) if rest else None)
+        return DecodedBody(values, text_of(rest) if rest else None)

@@ -1,4 +1,4 @@
-"""Why a body is not a row of its schema. Pure.
+"""Misfits: the reasons why a body is not a row of its schema. Pure.
 
 A `Misfit` is a fact about one body and is the same in every attempt: its row goes where the error mode says. Errors of
 the world around (a registry that does not answer) are never misfits, since another attempt may succeed.
@@ -13,7 +13,7 @@ class Misfit(ValueError):
     """A body that is not a row of the schema; the text is the reason in the quarantine."""
 
 
-class Decoded(NamedTuple):
+class DecodedBody(NamedTuple):
     """A body as values of the schema's fields, in their order, and the rest of it as JSON (None: nothing is left)."""
 
     values: tuple[Any, ...]

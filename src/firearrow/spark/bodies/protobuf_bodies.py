@@ -18,8 +18,8 @@ from pyspark.sql import types as T  # noqa: N812 - the name everyone uses
 
 from firearrow.errors import SettingsError
 from firearrow.spark.bodies.avro_types import json_text
-from firearrow.spark.bodies.misfit import Decoded, Misfit, shown
-from firearrow.spark.bodies.registry import Registry, split
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit, shown
+from firearrow.spark.bodies.registry import SchemaRegistry, split
 
 Convert = Callable[[Any], Any]
 F: Final = FieldDescriptor
@@ -56,7 +56,7 @@ class ProtobufBodies:
         self.schema = T.StructType([T.StructField(name, made) for name, made, _ in self._fields])
         self._is_registered = bool(registry)
 
-    def decode(self, body: bytes) -> Decoded:
+    def decode(self, body: bytes) -> DecodedBody:
         """A body as values of the schema."""
         if self._is_registered:
             body = self._framed(body)
@@ -70,7 +70,7 @@ class ProtobufBodies:
             raise Misfit(f"field {missing[0]} is required and missing")
         rest = unknown_of(message)
         values = tuple(get(message) for _, _, get in self._fields)
-        return Decoded(values, json_text(rest) if rest else None)
+        return DecodedBody(values, json_text(rest) if rest else None)
 
     def _framed(self, body: bytes) -> bytes:
         _, datum = split(body)
@@ -262,7 +262,7 @@ def _unknown(fields: Any) -> dict[str, Any]:  # noqa: ANN401 - an UnknownFieldSe
     return found
 
 
-def registered_descriptors(registry: Registry, subject: str) -> bytes:
+def registered_descriptors(registry: SchemaRegistry, subject: str) -> bytes:
     """The latest descriptors of a subject and of everything it refers to, as a descriptor set."""
     made = descriptor_pb2.FileDescriptorSet()
     seen: set[str] = set()

@@ -28,7 +28,7 @@ class RegistryUnreachable(FireArrowError):
     """The schema registry did not answer, or not as a registry does; try again."""
 
 
-class Registered(Struct, frozen=True):
+class RegisteredSchema(Struct, frozen=True):
     """A schema as the registry keeps it."""
 
     schema: str
@@ -49,7 +49,7 @@ def without_user(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-class Registry:
+class SchemaRegistry:
     """Asks a registry; ``url`` may hold a user and a password: http://user:password@host:8081."""
 
     def __init__(self, url: str) -> None:
@@ -61,9 +61,9 @@ class Registry:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-        self._known: dict[int, Registered | None] = {}
+        self._known: dict[int, RegisteredSchema | None] = {}
 
-    def by_id(self, number: int) -> Registered:
+    def by_id(self, number: int) -> RegisteredSchema:
         """The schema of an id."""
         if number not in self._known:
             self._known[number] = self._get(f"/schemas/ids/{number}")
@@ -73,11 +73,11 @@ class Registry:
             raise Misfit(f"the registry has no schema with the id {number}")
         return found
 
-    def latest(self, subject: str, serialized: bool = False) -> Registered:
+    def latest(self, subject: str, serialized: bool = False) -> RegisteredSchema:
         """The latest schema of a subject; a Protobuf schema as its serialized descriptor if asked so."""
         return self.version(subject, "latest", serialized)
 
-    def version(self, subject: str, version: str, serialized: bool = False) -> Registered:
+    def version(self, subject: str, version: str, serialized: bool = False) -> RegisteredSchema:
         """One version of a subject's schema."""
         more = "?format=serialized" if serialized else ""
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}{more}")
@@ -87,11 +87,11 @@ class Registry:
             )
         return found
 
-    def _get(self, path: str) -> Registered | None:
+    def _get(self, path: str) -> RegisteredSchema | None:
         asked = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310 - http or https, see above
         try:
             with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:  # noqa: S310
-                return msgspec.json.decode(answer.read(), type=Registered)
+                return msgspec.json.decode(answer.read(), type=RegisteredSchema)
         except urllib.error.HTTPError as refused:
             if refused.code == NOT_FOUND:
                 return None

@@ -2,7 +2,7 @@
 
 Python's parser with its liberties taken away: one value and nothing after it, UTF-8 alone, no NaN or Infinity, no
 repeated names in an object, no half of a surrogate pair. Numbers with a fraction or an exponent stay as they are
-written (`Literal`), so that decimals keep their digits and rescued values are not rounded.
+written (`NumberText`), so that decimals keep their digits and rescued values are not rounded.
 """
 
 import json
@@ -13,7 +13,7 @@ from firearrow.spark.bodies.misfit import Misfit, shown
 Json = Any
 
 
-class Literal(str):
+class NumberText(str):
     """A number as it is written in the text: 2.50, 1e400."""
 
     __slots__ = ()
@@ -32,7 +32,7 @@ def _no_number(text: str) -> Json:
     raise Misfit(f"the body is not JSON: {text} is not a number there")
 
 
-_SCAN: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=Literal, parse_constant=_no_number).decode
+_SCAN: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=NumberText, parse_constant=_no_number).decode
 
 
 def parse(body: bytes) -> Json:
@@ -68,7 +68,7 @@ def _require_whole_characters(value: Json) -> None:
 
 def text_of(value: Json) -> str:
     """A parsed value as JSON again, numbers as they were written."""
-    if isinstance(value, Literal):
+    if isinstance(value, NumberText):
         return str(value)
     if isinstance(value, dict):
         return "{" + ",".join(f"{_quoted(name)}:{text_of(inner)}" for name, inner in value.items()) + "}"

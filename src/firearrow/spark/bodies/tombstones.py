@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from firearrow.spark.bodies.columns import fields
 from firearrow.spark.bodies.debezium import unwrapped
-from firearrow.spark.bodies.misfit import Decoded, Misfit, shown
+from firearrow.spark.bodies.misfit import DecodedBody, Misfit, shown
 from firearrow.spark.bodies.strict_json import Json, parse
 
 
@@ -26,14 +26,14 @@ class Tombstones:
         self._name = key[0] if len(key) == 1 else ""
         self._is_text = bool(self._name) and isinstance(chosen[0].dataType, StringType)
 
-    def decode(self, keys: str | None) -> Decoded:
+    def decode(self, keys: str | None) -> DecodedBody:
         """The key of the row that is deleted, in its columns; every other column is null."""
         if not keys:
             raise Misfit("the body is empty, and no KEYS say which row is to be deleted")
         values: list[Any] = [None] * self._width
         for place, value in zip(self._places, self._convert(self._object(keys), {}), strict=True):
             values[place] = value
-        return Decoded(tuple(values), None, True)
+        return DecodedBody(tuple(values), None, True)
 
     def _object(self, keys: str) -> Json:
         if keys.startswith("{"):

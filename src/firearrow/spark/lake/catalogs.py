@@ -14,7 +14,7 @@ from msgspec import Struct
 from firearrow.errors import SettingsError
 
 
-class Kind(Struct, frozen=True):
+class CatalogKind(Struct, frozen=True):
     """The needs of a kind of catalog: properties and modules."""
 
     needs: tuple[str, ...] = ()
@@ -28,12 +28,12 @@ class Kind(Struct, frozen=True):
 
 
 KINDS: Final = {
-    "rest": Kind(("uri",), example="https://host/path"),
-    "sql": Kind(("uri",), "sqlalchemy", "sql-sqlite", "sqlite:////path/of/catalog.db"),
-    "glue": Kind((), "boto3", "glue"),
-    "hive": Kind(("uri",), "thrift", "hive", "thrift://host:9083"),
-    "dynamodb": Kind((), "boto3", "dynamodb"),
-    "bigquery": Kind(("gcp.bigquery.project-id",), "google.cloud.bigquery", "bigquery"),
+    "rest": CatalogKind(("uri",), example="https://host/path"),
+    "sql": CatalogKind(("uri",), "sqlalchemy", "sql-sqlite", "sqlite:////path/of/catalog.db"),
+    "glue": CatalogKind((), "boto3", "glue"),
+    "hive": CatalogKind(("uri",), "thrift", "hive", "thrift://host:9083"),
+    "dynamodb": CatalogKind((), "boto3", "dynamodb"),
+    "bigquery": CatalogKind(("gcp.bigquery.project-id",), "google.cloud.bigquery", "bigquery"),
 }
 UNITY: Final = (
     "Unity Catalog speaks Iceberg's REST protocol: give type=rest, uri=https://WORKSPACE/api/2.1/unity-catalog/"

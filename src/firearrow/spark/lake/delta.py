@@ -14,10 +14,18 @@ import msgspec
 from firearrow.errors import Unsupported
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.lake import delta_log, fit
-from firearrow.spark.lake.files import FILE_NAME, CommitRefused, DataFile, Form, LiveFiles, commit_attempts, require_cut
+from firearrow.spark.lake.files import (
+    FILE_NAME,
+    CommitRefused,
+    DataFile,
+    LiveFiles,
+    TableForm,
+    commit_attempts,
+    require_cut,
+)
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import (
-    Rule,
+    PartitionRule,
     Rules,
     delta_values,
     derived,
@@ -25,7 +33,7 @@ from firearrow.spark.lake.partitioning import (
     require_supported,
     underived,
 )
-from firearrow.spark.lake.statistics import Bounds, Path
+from firearrow.spark.lake.statistics import ColumnBounds, Path
 from firearrow.spark.lake.storage import delta_settings, filesystem, for_python
 from firearrow.spark.lake.table import LakeTable
 
@@ -40,7 +48,7 @@ def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
     """Create the table if it is missing; return the columns that it will have when it takes rows of this schema."""
     from deltalake import DeltaTable, Schema
 
-    asked = tuple(Rule(derived(rule)) for rule in table.rules)
+    asked = tuple(PartitionRule(derived(rule)) for rule in table.rules)
     if not exists(table):
         require_supported(asked, schema, table.called)
         DeltaTable.create(
@@ -107,11 +115,11 @@ def _require_plain(found: "DeltaTable", table: LakeTable) -> None:
         )
 
 
-def form(table: LakeTable, schema: "pa.Schema") -> Form:
+def form(table: LakeTable, schema: "pa.Schema") -> TableForm:
     """Return the directory and rules of files with rows of this schema; raise if the table cannot take them."""
     found = opened(table)
     _require_uncast(fitting(found, table, schema), table)
-    return Form(data_directory(table), _rules(found), table.storage_settings)
+    return TableForm(data_directory(table), _rules(found), table.storage_settings)
 
 
 def _require_uncast(compared: Fit, table: LakeTable) -> None:
@@ -127,7 +135,7 @@ def data_directory(table: LakeTable) -> str:
 
 
 def _rules(found: "DeltaTable") -> Rules:
-    return tuple(Rule(column) for column in found.metadata().partition_columns)
+    return tuple(PartitionRule(column) for column in found.metadata().partition_columns)
 
 
 def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:
@@ -215,11 +223,11 @@ def _nested(values: Mapping[Path, object]) -> dict[str, Any]:
     return found
 
 
-def _low(bounds: Bounds) -> object:
+def _low(bounds: ColumnBounds) -> object:
     return _told(bounds.low) if isinstance(bounds.low, datetime) else bounds.low
 
 
-def _high(bounds: Bounds) -> object:
+def _high(bounds: ColumnBounds) -> object:
     # Statistics have milliseconds: a high bound must reach beyond what is cut off.
     value = bounds.high
     is_cut = isinstance(value, datetime) and value.microsecond % 1000
@@ -230,7 +238,7 @@ def _told(value: datetime) -> str:
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}{'Z' if value.tzinfo else ''}"
 
 
-def _nulls(bounds: Bounds) -> int:
+def _nulls(bounds: ColumnBounds) -> int:
     return bounds.nulls
 
 

@@ -20,7 +20,7 @@ from pyarrow import fs
 from firearrow.errors import FireArrowError
 from firearrow.runtime.clock import block
 from firearrow.spark.lake.partitioning import Key, Rules, cut, told
-from firearrow.spark.lake.statistics import Bounds, Path, RowStatistics
+from firearrow.spark.lake.statistics import ColumnBounds, Path, RowStatistics
 from firearrow.spark.lake.storage import NONE, Settings, filesystem
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -47,7 +47,7 @@ class DataFile(Struct, frozen=True):
     path: str
     rows: int
     size: int
-    bounds: dict[Path, Bounds]
+    bounds: dict[Path, ColumnBounds]
     partition: Key = ()
     cut_by: str = ""
 
@@ -65,7 +65,7 @@ class LiveFiles(Struct, frozen=True):
     storage: Settings = NONE
 
 
-class Form(Struct, frozen=True):
+class TableForm(Struct, frozen=True):
     """The directory of a table's files, the rules that cut rows into them, and the settings of their storage."""
 
     directory: str
@@ -88,20 +88,20 @@ def write_files(
     batches: Iterable[pa.RecordBatch], directory: str, prefix: str, rules: Rules = (), settings: Settings = NONE
 ) -> list[DataFile]:
     """Write rows to files below a directory; without rows no file is made."""
-    writing = _Writing(directory, prefix, settings, told(rules))
+    writing = _TaskFiles(directory, prefix, settings, told(rules))
     for group in _row_groups(batches):
         for key, rows in cut(group, rules):
             writing.write(key, rows)
     return writing.finish()
 
 
-class _Writing:
+class _TaskFiles:
     """The files of one task: one that grows for each partition."""
 
     def __init__(self, directory: str, prefix: str, settings: Settings, cut_by: str) -> None:
         self._door, self._root = filesystem(directory, settings)
         self._prefix, self._cut_by = prefix, cut_by
-        self._growing: dict[Key, _Growing] = {}
+        self._growing: dict[Key, _GrowingFile] = {}
         self._done: list[DataFile] = []
 
     def write(self, key: Key, rows: pa.Table) -> None:
@@ -111,7 +111,7 @@ class _Writing:
             if len(self._growing) >= MOST_OPEN:
                 self._close(next(iter(self._growing)))
             self._door.create_dir(self._root, recursive=True)
-            current = _Growing(self._door, f"{self._root}/{fresh_name(self._prefix)}", rows.schema)
+            current = _GrowingFile(self._door, f"{self._root}/{fresh_name(self._prefix)}", rows.schema)
             self._growing[key] = current
         current.write(rows)
         if current.written >= FILE_BYTES:
@@ -142,7 +142,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-class _Growing:
+class _GrowingFile:
     """A file that is being written."""
 
     def __init__(self, door: fs.FileSystem, path: str, schema: pa.Schema) -> None:

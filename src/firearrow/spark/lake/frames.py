@@ -4,7 +4,7 @@ from inspect import signature
 from typing import TYPE_CHECKING
 
 from firearrow.errors import Unsupported
-from firearrow.spark.lake.partitioning import TIMES, Rule, Rules, derived
+from firearrow.spark.lake.partitioning import TIMES, PartitionRule, Rules, derived
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ def derive(frame: "DataFrame", rules: Rules) -> "DataFrame":
     return frame
 
 
-def _part(frame: "DataFrame", rule: Rule) -> "Column":
+def _part(frame: "DataFrame", rule: PartitionRule) -> "Column":
     """A part of a time in UTC, whatever the session's time zone is."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone uses
     from pyspark.sql.types import TimestampType

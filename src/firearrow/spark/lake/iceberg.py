@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import fit
 from firearrow.spark.lake.catalogs import kind_of
-from firearrow.spark.lake.files import DataFile, Form, LiveFiles, commit_attempts, require_cut
+from firearrow.spark.lake.files import DataFile, LiveFiles, TableForm, commit_attempts, require_cut
 from firearrow.spark.lake.fit import Fit
-from firearrow.spark.lake.partitioning import Rule, Rules, iceberg_values, require_same, require_supported
+from firearrow.spark.lake.partitioning import PartitionRule, Rules, iceberg_values, require_same, require_supported
 from firearrow.spark.lake.storage import filesystem, for_python, known
 from firearrow.spark.lake.table import LakeTable
 
@@ -108,11 +108,11 @@ def fitting(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
     return compared
 
 
-def form(table: LakeTable, schema: "pa.Schema") -> Form:
+def form(table: LakeTable, schema: "pa.Schema") -> TableForm:
     """Return the directory and rules of files with rows of this schema; raise if the table cannot take them."""
     found = catalog(table).load_table(table.name)
     fitting(found, table, schema)
-    return Form(f"{found.location()}/data", rules_of(found), storage_of(found))
+    return TableForm(f"{found.location()}/data", rules_of(found), storage_of(found))
 
 
 def storage_of(found: "Table") -> dict[str, str]:
@@ -124,7 +124,7 @@ def rules_of(found: "Table") -> Rules:
     """Return the rules that the table is partitioned by."""
     columns = found.schema()
     named = ((columns.find_column_name(field.source_id), str(field.transform)) for field in found.spec().fields)
-    return tuple(Rule(name or "", transform) for name, transform in named)
+    return tuple(PartitionRule(name or "", transform) for name, transform in named)
 
 
 def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from firearrow.spark.lake import fit
 from firearrow.spark.lake.fit import Change
 from firearrow.spark.lake.frames import arrow_schema, conformed, derive, spark_schema
-from firearrow.spark.lake.partitioning import Rule, Rules, derived, parse, require_same, require_supported, underived
+from firearrow.spark.lake.partitioning import (
+    PartitionRule,
+    Rules,
+    derived,
+    parse,
+    require_same,
+    require_supported,
+    underived,
+)
 from firearrow.spark.lake.storage import for_spark
 from firearrow.spark.lake.table import LakeTable
 
@@ -37,12 +45,14 @@ def _fitted_delta(frame: "DataFrame", table: LakeTable) -> "DataFrame":
     if found is None:
         frame = derive(frame, table.rules)
         columns = [derived(rule) for rule in table.rules]
-        require_supported(tuple(Rule(column) for column in columns), arrow_schema(frame.schema), table.called)
+        require_supported(tuple(PartitionRule(column) for column in columns), arrow_schema(frame.schema), table.called)
         _create(spark, name, "delta", frame.schema, columns)
         return frame
     kept = list(spark.sql(f"DESCRIBE DETAIL {name}").collect()[0].partitionColumns)
     require_same(
-        tuple(Rule(derived(rule)) for rule in table.rules), tuple(Rule(column) for column in kept), table.called
+        tuple(PartitionRule(derived(rule)) for rule in table.rules),
+        tuple(PartitionRule(column) for column in kept),
+        table.called,
     )
     schema = arrow_schema(found)
     frame = derive(frame, tuple(underived(column, schema, frame.columns) for column in kept))

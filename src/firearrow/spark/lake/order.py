@@ -22,7 +22,7 @@ PLACE: Final = ("_topic", "_broker", "_queue_id", "_queue_offset", "_store_times
 """Columns of a row that say where its version stands in its topic."""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """The place of a version of a row in the order."""
 
     version: Any
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     queue_offset: int
     store_timestamp: Any
 
-    def is_after(self, other: "Place") -> bool:
+    def is_after(self, other: "RowPlace") -> bool:
         """Whether this version is later than another."""
         if self.version != other.version:
             return other.version is None or (self.version is not None and self.version > other.version)
@@ -46,13 +46,13 @@ def order_columns(names: Sequence[str]) -> list[str]:
     return [name for name in (VERSION, *PLACE) if name in names]
 
 
-def places_of(rows: pa.Table) -> Iterator[Place]:
+def places_of(rows: pa.Table) -> Iterator[RowPlace]:
     """Return the place of every row's version."""
     columns = [
         rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
         for name in (VERSION, *PLACE)
     ]
-    return (Place(*values) for values in zip(*columns, strict=True))
+    return (RowPlace(*values) for values in zip(*columns, strict=True))
 
 
 def later(rows: pa.Table, key: Sequence[str], known: pa.Table) -> pa.Table:

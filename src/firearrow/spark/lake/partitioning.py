@@ -33,7 +33,7 @@ _TERM: Final = re.compile(r"\s*(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?)?([\w.]+|`[^`]+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Rule(Struct, frozen=True):
+class PartitionRule(Struct, frozen=True):
     """The column and transform of one level of partitions."""
 
     column: str
@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True):
         return kind, int(number or 0)
 
 
-Rules = tuple[Rule, ...]
+Rules = tuple[PartitionRule, ...]
 Key = tuple[Any, ...]
 
 
@@ -61,7 +61,7 @@ def parse(text: str) -> Rules:
     return tuple(_rule(term) for term in re.split(r",(?![^(]*\))", text) if term.strip())
 
 
-def _rule(term: str) -> Rule:
+def _rule(term: str) -> PartitionRule:
     found = _TERM.match(term)
     if found is None or bool(found[1]) != bool(found[4]):
         raise SettingsError(f"{term.strip()!r} is no partition; give a column, or a transform as day(store_timestamp)")
@@ -72,7 +72,7 @@ def _rule(term: str) -> Rule:
     if takes[kind] != bool(number and int(number)):
         example = f"{kind}(16, {column})" if takes[kind] else f"{kind}({column})"
         raise SettingsError(f"{term.strip()!r} is no partition; write {example}")
-    return Rule(column, f"{kind}[{int(number)}]" if number else kind)
+    return PartitionRule(column, f"{kind}[{int(number)}]" if number else kind)
 
 
 def told(rules: Rules) -> str:
@@ -115,7 +115,7 @@ def _kinds(transform: str) -> Sequence[Any]:
 # -- columns of Delta that stand for parts of a time
 
 
-def derived(rule: Rule) -> str:
+def derived(rule: PartitionRule) -> str:
     """The column of a Delta table that stands for a rule."""
     kind, _ = rule.parts
     if kind == "identity":
@@ -128,11 +128,11 @@ def derived(rule: Rule) -> str:
     return f"{rule.column}_{kind}"
 
 
-def underived(column: str, schema: pa.Schema, rows: Collection[str]) -> Rule:
+def underived(column: str, schema: pa.Schema, rows: Collection[str]) -> PartitionRule:
     """The rule for which a partition column of a Delta table stands: `derived` backwards, by name and type."""
     source, _, part = column.rpartition("_")
     is_part = part in DERIVED and source in rows and schema.field(column).type == DERIVED[part]
-    return Rule(source, part) if is_part and column not in rows else Rule(column)
+    return PartitionRule(source, part) if is_part and column not in rows else PartitionRule(column)
 
 
 # -- rows by partitions
@@ -152,7 +152,7 @@ def cut(rows: pa.Table, rules: Rules) -> Iterator[tuple[Key, pa.Table]]:
         yield key, rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers, pa.int64()))
 
 
-def _values(column: pa.ChunkedArray, rule: Rule) -> pa.ChunkedArray | pa.Array:
+def _values(column: pa.ChunkedArray, rule: PartitionRule) -> pa.ChunkedArray | pa.Array:
     kind, width = rule.parts
     if kind == "identity":
         return column

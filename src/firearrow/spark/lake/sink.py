@@ -32,7 +32,7 @@ def committer(table: LakeTable) -> ModuleType:
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenFiles(WriterCommitMessage):
     """The files that one task wrote."""
 
     writer: str
@@ -47,15 +47,15 @@ class LakeSink(DataSource):
         """Return the name of the sink for ``format``."""
         return NAME
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":
+    def writer(self, schema: "StructType", overwrite: bool) -> "LakeBatchWriter":
         """Append a DataFrame."""
         if overwrite:
             raise Unsupported("the lake sink only appends: use mode('append')")
-        return BatchWriter(self.options, arrow_schema(schema))
+        return LakeBatchWriter(self.options, arrow_schema(schema))
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: ARG002, N802
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "LakeStreamWriter":  # noqa: ARG002, N802
         """Append the batches of a query."""
-        return StreamWriter(self.options, arrow_schema(schema))
+        return LakeStreamWriter(self.options, arrow_schema(schema))
 
 
 class Target:
@@ -76,22 +76,22 @@ class Target:
 
     def commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """Commit the files of a batch, on the driver."""
-        written = [message for message in messages if isinstance(message, Written)]
+        written = [message for message in messages if isinstance(message, WrittenFiles)]
         files = [file for message in written for file in message.files]
         if files:
             committer(self._table).commit(self._table, written[0].writer, batch, files, self._schema)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class LakeStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a streaming query, each once."""
 
     def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
         self._target = Target(options, schema)
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WrittenFiles:
         """Write the rows of one partition, on an executor."""
         query, batch = streaming_place()
-        return Written(query, self._target.write(iterator, f"{query[:8]}-{batch:08d}"))
+        return WrittenFiles(query, self._target.write(iterator, f"{query[:8]}-{batch:08d}"))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the files of a batch, on the driver."""
@@ -101,16 +101,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Keep the files: the table may have accepted them although Spark saw an error."""
 
 
-class BatchWriter(DataSourceArrowWriter):
+class LakeBatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame, once for each ``jobId``."""
 
     def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
         self._target = Target(options, schema)
         self._job = options["jobId"]
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WrittenFiles:
         """Write the rows of one partition, on an executor."""
-        return Written(self._job, self._target.write(iterator, self._job[:24]))
+        return WrittenFiles(self._job, self._target.write(iterator, self._job[:24]))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit all files at once, on the driver."""

@@ -33,7 +33,7 @@ Path = tuple[str, ...]
 """The names that lead to a column, through structures."""
 
 
-class Bounds(Struct, frozen=True):
+class ColumnBounds(Struct, frozen=True):
     """Smallest and largest value of a column in a file, None if not known, and how many are null."""
 
     low: Any
@@ -41,7 +41,7 @@ class Bounds(Struct, frozen=True):
     nulls: int
 
 
-class Leaf(Struct, frozen=True):
+class LeafColumn(Struct, frozen=True):
     """A column of a Parquet file."""
 
     path: Path
@@ -55,12 +55,12 @@ class Leaf(Struct, frozen=True):
         return not self.is_repeated and any(fits(self.type) for fits in _ORDERED)
 
 
-def leaves(schema: pa.Schema) -> list[Leaf]:
+def leaves(schema: pa.Schema) -> list[LeafColumn]:
     """Return the columns of a file with rows of this schema, in the order of the file."""
     return [leaf for field in schema for leaf in _leaves((field.name,), field.type)]
 
 
-def _leaves(path: Path, kind: pa.DataType, *, is_repeated: bool = False) -> Iterator[Leaf]:
+def _leaves(path: Path, kind: pa.DataType, *, is_repeated: bool = False) -> Iterator[LeafColumn]:
     if pa.types.is_struct(kind):
         for number in range(kind.num_fields):
             field = kind.field(number)
@@ -71,7 +71,7 @@ def _leaves(path: Path, kind: pa.DataType, *, is_repeated: bool = False) -> Iter
     elif pa.types.is_nested(kind):
         yield from _leaves(path, kind.value_type, is_repeated=True)
     else:
-        yield Leaf(path, kind, is_repeated)
+        yield LeafColumn(path, kind, is_repeated)
 
 
 class RowStatistics:
@@ -101,24 +101,30 @@ class RowStatistics:
                 # The largest text may go on with any character, and so begins below this one.
                 long.append((found["min"], found["max"] + LAST_CHARACTER * (len(found["max"]) == TEXT_CHARACTERS)))
 
-    def bounds(self, footer: pq.FileMetaData) -> dict[Path, Bounds]:
+    def bounds(self, footer: pq.FileMetaData) -> dict[Path, ColumnBounds]:
         """Return the statistics of a closed file by column."""
-        found = {path: Bounds(None, None, nulls) for path, nulls in self._lists.items()}
+        found = {path: ColumnBounds(None, None, nulls) for path, nulls in self._lists.items()}
         for number, leaf in enumerate(leaves(self._schema)):
             if not leaf.is_repeated:
                 found[leaf.path] = self._of_column(footer, number, leaf)
         return found
 
-    def _of_column(self, footer: pq.FileMetaData, number: int, leaf: Leaf) -> Bounds:
+    def _of_column(self, footer: pq.FileMetaData, number: int, leaf: LeafColumn) -> ColumnBounds:
         groups = [footer.row_group(group).column(number).statistics for group in range(footer.num_row_groups)]
         nulls = sum(known.null_count or 0 for known in groups if known is not None)
         # A group whose values are all null has no bounds, and needs none.
         filled = [known for known in groups if known is None or known.num_values]
         ends = [(known.min, known.max) for known in filled if known is not None and known.has_min_max]
         ends += self._long.get(leaf.path, [])
-        if not ends or len(ends) < len(filled) or not leaf.is_ordered or leaf.path in self._not_numbers:
-            return Bounds(None, None, nulls)
-        return Bounds(low_bound(min(low for low, _ in ends)), high_bound(max(high for _, high in ends)), nulls)
+        are_known = ends and len(ends) >= len(filled) and leaf.is_ordered and leaf.path not in self._not_numbers
+        low, high = _extent(ends) if are_known else (None, None)
+        return ColumnBounds(low, high, nulls)
+
+
+def _extent(ends: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return the bounds of groups of rows whose smallest and largest values are these."""
+    lows, highs = zip(*ends, strict=True)
+    return low_bound(min(lows)), high_bound(max(highs))
 
 
 def _column(rows: pa.Table, path: Path) -> pa.ChunkedArray:

@@ -65,41 +65,54 @@ class LakeTable(Struct, frozen=True):
 
     def checked(self) -> "LakeTable":
         """Return this table; raise ``SettingsError`` if it is incomplete."""
+        self._check_settings()
+        if not self.native:
+            self._check_location()
+        if self.format == "iceberg":
+            (self._check_native_iceberg if self.native else self._check_iceberg)()
+        return self
+
+    def _check_settings(self) -> None:
         if self.format not in FORMATS:
             raise SettingsError(f"tables are {', '.join(FORMATS)}, not {self.format!r}")
         if self.evolve not in EVOLVE:
             raise SettingsError(f"--evolve is one of {', '.join(EVOLVE)}, not {self.evolve!r}")
         if self.format == "parquet" and (self.rules or self.evolve != "fail"):
             raise SettingsError("plain Parquet has no log that could note columns or partitions: use iceberg or delta")
-        if self.native and self.format == "iceberg" and not self.name:
-            raise SettingsError("a native Iceberg table needs its name in Spark's catalog: catalog.namespace.table")
-        if not self.native and not self.location and not self.is_placed_by_catalog:
-            raise SettingsError(f"a {self.format} table needs a location")
-        if self.location and not self.native and "://" not in self.location and not self.location.startswith("/"):
-            raise SettingsError(
-                f"location {self.location!r} is relative; give an absolute path, the same for every process of Spark"
-            )
-        if not self.native and self.format == "iceberg" and "." not in self.name:
-            raise SettingsError(
-                f"an Iceberg table needs a name with its namespace, like shop.orders, not {self.name!r}"
-            )
         unknown = sorted(set(self.storage) - set(KNOWN))
         if unknown:
             raise SettingsError(f"there is no storage setting {', '.join(unknown)}; they are {', '.join(KNOWN)}")
-        if self.storage and self.native and self.format == "iceberg":
+
+    def _check_location(self) -> None:
+        if not self.location and not self.is_placed_by_catalog:
+            raise SettingsError(f"a {self.format} table needs a location")
+        if self.location and "://" not in self.location and not self.location.startswith("/"):
+            raise SettingsError(
+                f"location {self.location!r} is relative; give an absolute path, the same for every process of Spark"
+            )
+
+    def _check_native_iceberg(self) -> None:
+        if not self.name:
+            raise SettingsError("a native Iceberg table needs its name in Spark's catalog: catalog.namespace.table")
+        if self.storage:
             raise SettingsError(
                 "Iceberg's own runtime in Spark has settings of its own for storage: give them as settings of Spark's "
                 "catalog, --conf spark.sql.catalog.NAME.s3.endpoint=... and the like"
             )
-        is_local = self.location.partition("://")[0] == "file" or "://" not in self.location
-        if not self.native and self.format == "iceberg" and not is_local and not self.catalog:
+
+    def _check_iceberg(self) -> None:
+        if "." not in self.name:
+            raise SettingsError(
+                f"an Iceberg table needs a name with its namespace, like shop.orders, not {self.name!r}"
+            )
+        scheme, is_uri, _ = self.location.partition("://")
+        if is_uri and scheme != "file" and not self.catalog:
             raise SettingsError(
                 f"an Iceberg table at {self.location} needs a catalog, such as a REST or SQL one: the default "
                 "catalog, a file, works only on a local file system"
             )
-        if self.catalog and not self.native and self.format == "iceberg":
+        if self.catalog:
             require_complete(self.catalog)
-        return self
 
     def options(self) -> dict[str, str]:
         """The options of the sink that writes it."""

@@ -18,7 +18,7 @@ from firearrow.spark.bodies.body_format import BodyFormat, resolved
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
 from firearrow.spark.lake.changes import require_changeable
-from firearrow.spark.lake.partitioning import Rule, told
+from firearrow.spark.lake.partitioning import PartitionRule, told
 from firearrow.spark.lake.table import LakeTable, beside
 from firearrow.spark.options import source_options
 from firearrow.spark.pipelines import body_schemas, draining, starting, transforms, upserts, views
@@ -202,7 +202,7 @@ def partitioned(table: LakeTable, columns: Collection[str], name: str) -> LakeTa
     Columns of messages begin with an underscore in a typed table.
     """
     origin = transforms.PROVENANCE if name == TYPED else {}
-    rules = [Rule(origin.get(rule.column, rule.column), rule.transform) for rule in table.rules]
+    rules = [PartitionRule(origin.get(rule.column, rule.column), rule.transform) for rule in table.rules]
     return replace(table, partition_by=told(tuple(rule for rule in rules if rule.column in columns)))
 
 

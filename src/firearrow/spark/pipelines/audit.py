@@ -34,17 +34,17 @@ _STORED: Final = ("topic", "unique_key", "broker", "queue_id", "queue_offset", "
                   "store_timestamp")  # fmt: skip
 
 
-class Limits(Struct, frozen=True):
+class LatenessLimit(Struct, frozen=True):
     """The limit above which a message counts as late."""
 
     late_ms: int = 60_000
 
 
 def findings(
-    receipts: "DataFrame", stored: "DataFrame", offsets: "DataFrame | None" = None, limits: Limits | None = None
+    receipts: "DataFrame", stored: "DataFrame", offsets: "DataFrame | None" = None, limits: LatenessLimit | None = None
 ) -> "DataFrame":
     """Every finding as a row: its kind, topic and hour, and the message."""
-    limits = limits or Limits()
+    limits = limits or LatenessLimit()
     kept = _kept(stored)
     parts = [lost(receipts, kept), duplicated(kept), late(kept, limits.late_ms), reordered(receipts, kept)]
     if offsets is not None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from firearrow.runtime import exposition
-from firearrow.runtime.exposition import Served
-from firearrow.spark.pipelines.progress import QueryState, Watched
+from firearrow.runtime.exposition import ServedMetrics
+from firearrow.spark.pipelines.progress import QueryState, WatchedQueries
 from firearrow.telemetry.metrics import Family, Kind
 
 Value = Callable[[QueryState], float]
@@ -27,7 +27,7 @@ OF_QUERY: Final[tuple[tuple[str, Kind, str, Value], ...]] = (
 )
 
 
-def families(watched: Watched, now_s: float) -> Iterator[Family]:
+def families(watched: WatchedQueries, now_s: float) -> Iterator[Family]:
     """The metrics of all queries."""
     states = list(watched.queries.values())
     for name, kind, says, value in OF_QUERY:
@@ -42,6 +42,6 @@ def families(watched: Watched, now_s: float) -> Iterator[Family]:
     yield Family("lag_seconds", "gauge", "Age of the last read message of a queue with unread ones", ages)
 
 
-def serve(watched: Watched, address: str, now_s: Callable[[], float]) -> Served:
+def serve(watched: WatchedQueries, address: str, now_s: Callable[[], float]) -> ServedMetrics:
     """Serve the metrics at ``http://ADDRESS/metrics``; port 0 lets the operating system choose one."""
     return exposition.serve(lambda: families(watched, now_s()), address)

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone uses
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from firearrow.runtime.clock import Clock, SystemClock
-from firearrow.runtime.exposition import Served, as_text
+from firearrow.runtime.exposition import ServedMetrics, as_text
 from firearrow.spark.pipelines.exposition import families, serve
-from firearrow.spark.pipelines.progress import OBSERVED, WRITTEN, Watched
+from firearrow.spark.pipelines.progress import OBSERVED, WRITTEN, WatchedQueries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,12 +30,12 @@ class QueryMetrics(StreamingQueryListener):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self.watched = Watched()
+        self.watched = WatchedQueries()
 
     def _now_s(self) -> float:
         return self._clock.now_ms() / 1000
 
-    def serve(self, address: str) -> Served:
+    def serve(self, address: str) -> ServedMetrics:
         """Serve the metrics over HTTP."""
         return serve(self.watched, address, self._now_s)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from firearrow.spark.options import MARKS
+from firearrow.spark.options import BESIDE_OFFSETS, MARKS
 
 OBSERVED: Final = "firearrow"
 """The name of the observation that counts the rows written by a query, in ``observedMetrics``."""
@@ -115,7 +115,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, int]]:  # noqa: A
         yield path, value
     elif isinstance(value, dict):
         for name, inner in value.items():
-            if name == MARKS:
+            if name in BESIDE_OFFSETS:
                 continue
             yield from _leaves(inner, f"{path}/{name}" if path else str(name))
 
@@ -135,7 +135,7 @@ class QueryState(Struct):
     """Rows written since the start; rows read, where it is not known how many were written."""
 
 
-class Watched:
+class WatchedQueries:
     """The queries of a job, or of a session."""
 
     def __init__(self) -> None:

@@ -37,25 +37,25 @@ class Rows(Struct, frozen=True):
     targets: pa.Array | None = None
 
 
-class Choice(Struct, frozen=True):
+class QueueChoice(Struct, frozen=True):
     """Queues, and for each row the index of its queue."""
 
     queues: tuple[MessageQueue, ...]
     numbers: Ints
 
 
-def choose(rows: Rows, queues: Queues) -> Choice:
+def choose(rows: Rows, queues: Queues) -> QueueChoice:
     """The queue of each row."""
     if isinstance(rows.topics, str):
         mine = queues[rows.topics]
-        return Choice(mine, _places(rows, np.full(len(rows.identities), len(mine))))
+        return QueueChoice(mine, _places(rows, np.full(len(rows.identities), len(mine))))
     coded = rows.topics.dictionary_encode()
     several = [queues[topic] for topic in coded.dictionary.to_pylist()]
     counts = np.array([len(each) for each in several], np.int64)
     begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)[:-1]))
     topic: Ints = coded.indices.to_numpy()
     together = tuple(queue for each in several for queue in each)
-    return Choice(together, begins[topic] + _places(rows, counts[topic]))
+    return QueueChoice(together, begins[topic] + _places(rows, counts[topic]))
 
 
 def _places(rows: Rows, counts: Ints) -> Ints:
@@ -93,7 +93,7 @@ class BatchRules(Struct, frozen=True):
         return self.waits[0 if self.wait is None else int(self.wait[row])]
 
 
-class Span(Struct, frozen=True):
+class RowSpan(Struct, frozen=True):
     """Rows of one request: from ``first`` to ``end`` (exclusive), counted in the order of the queues."""
 
     queue: int
@@ -101,7 +101,7 @@ class Span(Struct, frozen=True):
     end: int
 
 
-def spans(numbers: Ints, rules: BatchRules, offsets: Ints, most_bytes: int) -> Iterator[Span]:
+def spans(numbers: Ints, rules: BatchRules, offsets: Ints, most_bytes: int) -> Iterator[RowSpan]:
     """Return the spans of requests, in the order of the queues; ``offsets`` are those of the encoded messages."""
     count = len(numbers)
     if not count:
@@ -115,7 +115,7 @@ def spans(numbers: Ints, rules: BatchRules, offsets: Ints, most_bytes: int) -> I
         while first < last:
             full = int(np.searchsorted(offsets, offsets[first] + most_bytes, side="right")) - 1
             end = min(max(full, first + 1), first + MAX_BATCH_MESSAGES, last)
-            yield Span(queue, first, end)
+            yield RowSpan(queue, first, end)
             first = end
 
 
@@ -125,9 +125,9 @@ def order_of(numbers: Ints) -> Ints:
     return order
 
 
-def by_queue(found: Sequence[Span]) -> Iterator[tuple[int, list[Span]]]:
+def by_queue(found: Sequence[RowSpan]) -> Iterator[tuple[int, list[RowSpan]]]:
     """The spans of each queue."""
-    lanes: dict[int, list[Span]] = {}
+    lanes: dict[int, list[RowSpan]] = {}
     for span in found:
         lanes.setdefault(span.queue, []).append(span)
     yield from lanes.items()

@@ -14,7 +14,7 @@ from firearrow.errors import SendFailed
 from firearrow.model.numbers import INT_MAX
 from firearrow.spark.reach import client_tls
 from firearrow.spark.sink.lanes import Queues
-from firearrow.spark.sink.shipments import Lane, Parcel
+from firearrow.spark.sink.shipments import Parcel, QueueLane
 from firearrow.spark.sink.sink_options import SinkOptions
 
 FIRST_PAUSE_S: Final = 0.1
@@ -51,7 +51,7 @@ class Sender:
                 self._queues[topic] = await self._producer.queues(topic)
         return {topic: self._queues[topic] for topic in topics}, self._producer.draw_keys(count)
 
-    async def send(self, lanes: Sequence[Lane]) -> None:
+    async def send(self, lanes: Sequence[QueueLane]) -> None:
         """Send parcels; return when brokers have acknowledged all of them."""
         await self._hold_back(sum(parcel.rows for lane in lanes for parcel in lane.parcels))
         await _all(self._send_lane(lane) for lane in lanes)
@@ -62,7 +62,7 @@ class Sender:
             await asyncio.sleep(max(0.0, self._due - now))
             self._due = max(self._due, now) + count / self._options.rate_limit
 
-    async def _send_lane(self, lane: Lane) -> None:
+    async def _send_lane(self, lane: QueueLane) -> None:
         for parcel in lane.parcels:
             await self._send_parcel(parcel, lane.queue)
 

@@ -20,7 +20,7 @@ from firearrow.model import Message, MessageQueue, keys
 from firearrow.model.names import is_retry_topic
 from firearrow.record.message_id import DRAWN_DIGITS
 from firearrow.spark.sink.identities import identities_of
-from firearrow.spark.sink.lanes import BatchRules, Queues, Rows, Span, by_queue, choose, order_of, spans
+from firearrow.spark.sink.lanes import BatchRules, Queues, Rows, RowSpan, by_queue, choose, order_of, spans
 from firearrow.spark.sink.rows import (
     KEEP,
     NOT_TAKEN_OVER,
@@ -42,14 +42,14 @@ class Parcel(Struct, frozen=True):
     content: EncodedBatch | Message
 
 
-class Lane(Struct, frozen=True):
+class QueueLane(Struct, frozen=True):
     """Parcels for one queue, in order."""
 
     queue: MessageQueue
     parcels: list[Parcel]
 
 
-class Table:
+class RowTable:
     """Rows whose messages are about to be made."""
 
     def __init__(self, batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_ordinal: int) -> None:
@@ -84,7 +84,7 @@ class Table:
         found: list[str] = self._batch.column("topic").unique().to_pylist()
         return found
 
-    def lanes(self, queues: Queues, drawn: DrawnKeys, most_bytes: int) -> list[Lane]:
+    def lanes(self, queues: Queues, drawn: DrawnKeys, most_bytes: int) -> list[QueueLane]:
         """Return the parcels of each queue; ``drawn`` has a unique key for each row."""
         choice = choose(self._rows(), queues)
         order = order_of(choice.numbers)
@@ -95,7 +95,7 @@ class Table:
         single = self._single([int(order[span.first]) for span in found if span.end - span.first == 1], drawn)
         data = encoded.buffers()[2]
 
-        def parcel(span: Span, topic: str) -> Parcel:
+        def parcel(span: RowSpan, topic: str) -> Parcel:
             count, begin, end = span.end - span.first, int(offsets[span.first]), int(offsets[span.end])
             if count == 1:
                 return Parcel(1, single[int(order[span.first])])
@@ -103,7 +103,7 @@ class Table:
             return Parcel(count, EncodedBatch(topic, body, drawn.born_timestamp, rules.wait_of(span.first)))
 
         return [
-            Lane(queue, [parcel(span, queue.topic) for span in members])
+            QueueLane(queue, [parcel(span, queue.topic) for span in members])
             for number, members in by_queue(found)
             for queue in [choice.queues[number]]
         ]

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from firearrow.errors import SettingsError
 from firearrow.spark.option_list import CONNECTION, Option
-from firearrow.spark.options import Connection, Given, connection_options
+from firearrow.spark.options import ConnectionOptions, OptionReader, connection_options
 from firearrow.spark.sink.rows import KEEP, RowShape
 
 SINK_GROUP: Final = "firearrow-spark-sink"
@@ -38,7 +38,7 @@ ENGINE: Final = tuple(Option(name, "-", "Spark's own.") for name in ("checkpoint
 class SinkOptions(Struct, frozen=True):
     """The sink."""
 
-    connection: Connection
+    connection: ConnectionOptions
     shape: RowShape
     group: str = SINK_GROUP
     send_timeout_ms: int = 10_000
@@ -50,7 +50,7 @@ class SinkOptions(Struct, frozen=True):
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Return the options of the sink."""
-    given = Given(options, CONNECTION + SINK + ENGINE)
+    given = OptionReader(options, CONNECTION + SINK + ENGINE)
     columns = tuple(name for each in given.text("identityColumns").split(",") if (name := each.strip()))
     return SinkOptions(
         connection_options(given),

@@ -26,7 +26,7 @@ from firearrow.runtime.portal import Portal
 from firearrow.spark.reach import require_checked_accounts
 from firearrow.spark.sink.rows import Origin
 from firearrow.spark.sink.sender import Sender, producer_for
-from firearrow.spark.sink.shipments import Table
+from firearrow.spark.sink.shipments import RowTable
 from firearrow.spark.sink.sink_options import SinkOptions, sink_options
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ RATE_STEP_S: Final = 0.1
 
 
 @dataclass
-class Sent(WriterCommitMessage):
+class SendCommit(WriterCommitMessage):
     """The commit message of one task: what it sent."""
 
     rows: int
@@ -60,7 +60,7 @@ class FrozenQueues:
             self.queues = {self.options.shape.topic: asyncio.run(_queues_now(self.options))}
         return self.__dict__
 
-    def write(self, batches: "Iterator[pa.RecordBatch]", origin: Origin) -> Sent:
+    def write(self, batches: "Iterator[pa.RecordBatch]", origin: Origin) -> SendCommit:
         """Send the rows of one partition."""
         with Portal("firearrow sink") as portal:
             sender = Sender(self.options, self.queues)
@@ -69,12 +69,12 @@ class FrozenQueues:
                 rows = self._write(portal, sender, batches, origin)
             finally:
                 portal.call(sender.close())
-        return Sent(rows, sender.requests)
+        return SendCommit(rows, sender.requests)
 
     def _write(self, portal: Portal, sender: Sender, batches: "Iterator[pa.RecordBatch]", origin: Origin) -> int:
         rows, under_way = 0, portal.spawn(sender.send([]))
         for batch in _parts(batches, self.options.rate_limit):
-            table = Table(batch, self.options.shape, origin, rows)
+            table = RowTable(batch, self.options.shape, origin, rows)
             rows += len(table)
             queues, drawn = portal.call(sender.begin(table.topics, len(table)))
             lanes = table.lanes(queues, drawn, sender.most_bytes)
@@ -101,7 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._frozen = FrozenQueues(sink_options(options), schema.fieldNames())
         self._job = self._frozen.options.job_id or f"write-{random.Random().getrandbits(64):016x}"
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> SendCommit:
         """Send the rows of one partition, on an executor."""
         return self._frozen.write(iterator, Origin(self._job, 0, _task_partition()))
 
@@ -112,7 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: "StructType", overwrite: bool) -> None:  # noqa: ARG002
         self._frozen = FrozenQueues(sink_options(options), schema.fieldNames())
 
-    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Sent:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> SendCommit:
         """Send the rows of one partition of a batch, on an executor."""
         query, batch = streaming_place()
         return self._frozen.write(iterator, Origin(query, batch, _task_partition()))

@@ -21,7 +21,7 @@ from firearrow.client import MessageQueue, PulledBytes, PullStatus
 from firearrow.client.consumer.range_reader import read_range
 from firearrow.errors import QueueHidden
 from firearrow.spark.link import Link
-from firearrow.spark.options import Fetching
+from firearrow.spark.options import FetchOptions
 from firearrow.spark.source.plan import Loss, Span
 
 SPANS_AT_ONCE: Final = 4
@@ -47,7 +47,7 @@ class Records(Struct, frozen=True):
 class Fetch:
     """Reads the spans of a task."""
 
-    def __init__(self, link: Link, spans: Sequence[Span], fetching: Fetching) -> None:
+    def __init__(self, link: Link, spans: Sequence[Span], fetching: FetchOptions) -> None:
         self._link = link
         self._spans = spans
         self._fetching = fetching

@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.spark.options import LIVES, MARKS, PLACES
 from firearrow.spark.row_mark import Mark
 from firearrow.spark.source import plan
@@ -42,7 +42,7 @@ class Position(Struct, frozen=True):
     lives: dict[tuple[str, str], int] = {}
 
 
-class Changed(Struct, frozen=True):
+class ReplacedQueue(Struct, frozen=True):
     """A queue that is not the one of the checkpoint, and the offset of its first unread message."""
 
     queue: MessageQueue
@@ -65,7 +65,7 @@ class Changed(Struct, frozen=True):
         )
 
 
-class Deleted(Struct, frozen=True):
+class DeletedTopic(Struct, frozen=True):
     """A topic of the checkpoint that its brokers, or one of them, do not know any more."""
 
     topic: str
@@ -77,7 +77,7 @@ class Deleted(Struct, frozen=True):
         return f"topic {self.topic} is deleted{where}; messages that were not read are gone"
 
 
-class Closed(Struct, frozen=True):
+class ClosedQueue(Struct, frozen=True):
     """A queue with unread messages whose broker permits no reads of the topic."""
 
     queue: MessageQueue
@@ -118,12 +118,12 @@ def from_json(data: Mapping[str, Any] | None) -> Position:
     return Position(plan.from_json(known), marks, lives)
 
 
-def lives_of(held: Mapping[MessageQueue, HeldQueue]) -> dict[tuple[str, str], int]:
+def lives_of(held: Mapping[MessageQueue, QueueExtent]) -> dict[tuple[str, str], int]:
     """Return the lives of topics that brokers tell."""
     return {(queue.topic, queue.broker_name): each.life for queue, each in held.items() if each.life}
 
 
-def bounds_of(held: Mapping[MessageQueue, HeldQueue]) -> dict[MessageQueue, Bounds]:
+def bounds_of(held: Mapping[MessageQueue, QueueExtent]) -> dict[MessageQueue, Bounds]:
     """Return the bounds of queues."""
     return {queue: each.bounds for queue, each in held.items()}
 
@@ -137,7 +137,7 @@ def marked_places(offsets: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> di
     }
 
 
-def last_marks(offsets: Offsets, held: Mapping[MessageQueue, HeldQueue]) -> dict[MessageQueue, Mark]:
+def last_marks(offsets: Offsets, held: Mapping[MessageQueue, QueueExtent]) -> dict[MessageQueue, Mark]:
     """Return the marks of queues that end at their offsets, as far as brokers tell when the last message was stored."""
     return {
         queue: Mark(held[queue].stored_ms)
@@ -147,7 +147,7 @@ def last_marks(offsets: Offsets, held: Mapping[MessageQueue, HeldQueue]) -> dict
 
 
 def changed_queues(
-    position: Position, held: Mapping[MessageQueue, HeldQueue], marks_now: Mapping[MessageQueue, Mark]
+    position: Position, held: Mapping[MessageQueue, QueueExtent], marks_now: Mapping[MessageQueue, Mark]
 ) -> dict[MessageQueue, int | None]:
     """Return the changed queues, each with the store time after which its messages are unread, if known."""
     found: dict[MessageQueue, int | None] = {}
@@ -178,7 +178,7 @@ def moved_queues(begin: Position, end: Position) -> set[MessageQueue]:
     return found
 
 
-def has_new_life(queue: MessageQueue, lives: Lives, held: Mapping[MessageQueue, HeldQueue]) -> bool:
+def has_new_life(queue: MessageQueue, lives: Lives, held: Mapping[MessageQueue, QueueExtent]) -> bool:
     """Whether the topic of a queue was created again since the checkpoint."""
     before, now = lives.get((queue.topic, queue.broker_name), 0), held[queue].life
     return before != now and bool(before and now)
@@ -192,14 +192,14 @@ def _differ(mark: Mark, now: Mark) -> bool:
 def resumed(
     changed: Mapping[MessageQueue, int | None],
     position: Position,
-    held: Mapping[MessageQueue, HeldQueue],
+    held: Mapping[MessageQueue, QueueExtent],
     later: Offsets,
-) -> list[Changed]:
+) -> list[ReplacedQueue]:
     """Return changed queues with their new positions; ``later`` are their first messages stored after the marks."""
     found = []
     for queue in changed:
         first, end = held[queue].bounds
         resume = min(max(later.get(queue, first), first), end)
         is_new = has_new_life(queue, position.lives, held)
-        found.append(Changed(queue, position.offsets[queue], held[queue].bounds, resume, is_new))
+        found.append(ReplacedQueue(queue, position.offsets[queue], held[queue].bounds, resume, is_new))
     return found

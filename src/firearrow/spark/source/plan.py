@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firearrow.model import MessageQueue
-from firearrow.spark.options import BESIDE_OFFSETS, EARLIEST, LATEST, Planning
+from firearrow.spark.options import BESIDE_OFFSETS, EARLIEST, LATEST, PlanningOptions
 
 Offsets = Mapping[MessageQueue, int]
 OffsetsJson = dict[str, dict[str, dict[str, int]]]
@@ -183,7 +183,7 @@ def clipped(spans: Iterable[Span], places: Offsets, *, is_start: bool) -> list[S
 _SPARE: Final = 1
 
 
-def tasks(spans: Iterable[Span], planning: Planning) -> list[tuple[Span, ...]]:
+def tasks(spans: Iterable[Span], planning: PlanningOptions) -> list[tuple[Span, ...]]:
     """Spread spans over tasks of about the same number of rows; a queue may be in several tasks, in order."""
     listed = [span for span in spans if span.rows > 0]
     rows = sum(span.rows for span in listed)
@@ -192,7 +192,7 @@ def tasks(spans: Iterable[Span], planning: Planning) -> list[tuple[Span, ...]]:
     return _cut(listed, rows, task_count(rows, planning))
 
 
-def task_count(rows: int, planning: Planning) -> int:
+def task_count(rows: int, planning: PlanningOptions) -> int:
     """Return the number of tasks for so many rows."""
     count = -(-rows // planning.rows_per_partition)
     count = min(max(count, planning.min_partitions), planning.max_partitions)

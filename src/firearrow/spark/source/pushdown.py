@@ -1,6 +1,7 @@
 """Pushdown: conditions of a query that the source applies before reading. Pure: filters are identified by name.
 
-A ``Narrowing`` leaves out only rows that the conditions exclude; Spark applies every condition again, so it need not be
+A ``NarrowedRows`` leaves out only rows that the conditions exclude; Spark applies every condition again, so it need not
+be
 complete. Conditions on topics, queues, offsets and times leave out spans of queues, tags are sent to brokers (or
 compared with the codes in consume queues), tags and keys leave out rows before they are sent to Spark.
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Names = frozenset[str] | None
 
 
-class Narrowing(Struct, frozen=True):
+class NarrowedRows(Struct, frozen=True):
     """The rows that conditions may allow; None means no condition."""
 
     topics: Names = None
@@ -42,18 +43,18 @@ class Narrowing(Struct, frozen=True):
         tags = sorted(self.tags or ())
         return "" if any("|" in tag or not tag.strip() for tag in tags) else " || ".join(tags)
 
-    def and_offsets(self, begin: int | None, end: int | None) -> "Narrowing":
+    def and_offsets(self, begin: int | None, end: int | None) -> "NarrowedRows":
         """Return a copy, further limited to offsets from ``begin`` to ``end`` (exclusive)."""
         return replace(self, from_offset=_most(self.from_offset, begin), before_offset=_least(self.before_offset, end))
 
-    def and_times(self, begin: int | None, end: int | None) -> "Narrowing":
+    def and_times(self, begin: int | None, end: int | None) -> "NarrowedRows":
         """Return a copy, further limited to times from ``begin`` to ``end`` (exclusive)."""
         return replace(self, from_ms=_most(self.from_ms, begin), before_ms=_least(self.before_ms, end))
 
 
-def narrowing_of(filters: Iterable[object]) -> Narrowing:
+def narrowing_of(filters: Iterable[object]) -> NarrowedRows:
     """Return the narrowing of the filters that are understood."""
-    found = Narrowing()
+    found = NarrowedRows()
     for condition in filters:
         found = _and(found, condition)
     return found
@@ -62,7 +63,7 @@ def narrowing_of(filters: Iterable[object]) -> Narrowing:
 _SETS: Final = {"topic": "topics", "broker": "brokers", "queue_id": "queue_ids", "tags": "tags", "keys": "keys"}
 
 
-def _and(found: Narrowing, condition: object) -> Narrowing:
+def _and(found: NarrowedRows, condition: object) -> NarrowedRows:
     kind, column = type(condition).__name__, ".".join(getattr(condition, "attribute", ()))
     value: Any = getattr(condition, "value", None)
     if value is None:
@@ -108,7 +109,7 @@ def _least(one: int | None, other: int | None) -> int | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def narrowed(spans: Iterable[Span], narrowing: Narrowing) -> list[Span]:
+def narrowed(spans: Iterable[Span], narrowing: NarrowedRows) -> list[Span]:
     """Return the spans without excluded queues and offsets."""
     found = []
     for span in spans:

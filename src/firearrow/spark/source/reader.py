@@ -5,7 +5,7 @@ the order of each queue.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.errors import FireArrowError, NoRoute, SettingsError
 from firearrow.spark.link import Link, link_of
-from firearrow.spark.options import EARLIEST, LATEST, Bound, Fetching, SourceOptions
+from firearrow.spark.options import EARLIEST, LATEST, Bound, FetchOptions, SourceOptions
 from firearrow.spark.source import places, plan
 from firearrow.spark.source.fetch import Fetch, Records
-from firearrow.spark.source.marks import Changed, Closed, Deleted, bounds_of
+from firearrow.spark.source.marks import ClosedQueue, DeletedTopic, ReplacedQueue, bounds_of
 from firearrow.spark.source.plan import Loss, Offsets, Span
-from firearrow.spark.source.pushdown import Narrowing, narrowed, narrowing_of
+from firearrow.spark.source.pushdown import NarrowedRows, narrowed, narrowing_of
 from firearrow.spark.source.row_decoder import gaps, heads_of, joined, rows_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger(__name__)
 
 
-Lost = Loss | Changed | Closed | Deleted
+Lost = Loss | ReplacedQueue | ClosedQueue | DeletedTopic
 
 
 class DataLost(FireArrowError):
@@ -54,12 +54,12 @@ class SpanPartition(InputPartition):
         self.spans: tuple[Span, ...] = tuple(spans)
 
 
-class Reading(Struct, frozen=True):
+class ReadPlan(Struct, frozen=True):
     """The options, columns and filters of a task, besides its spans."""
 
     options: SourceOptions
     columns: tuple[str, ...]
-    narrowing: Narrowing = Narrowing()
+    narrowing: NarrowedRows = NarrowedRows()
 
     def sets(self) -> dict[str, frozenset[str]]:
         """The tags and keys that rows must have: brokers compare only hashes of tags."""
@@ -74,7 +74,7 @@ class Reading(Struct, frozen=True):
         return found
 
     @property
-    def fetching(self) -> Fetching:
+    def fetching(self) -> FetchOptions:
         """The options of pulls; tags of a condition are sent to the brokers."""
         fetching, pushed = self.options.fetching, self.narrowing.tag_expression
         is_free = not fetching.is_filtered
@@ -89,7 +89,7 @@ def report_losses(losses: Sequence[Lost], *, fails: bool) -> None:
         log.warning("data was lost, failOnDataLoss is false: %s", loss, extra={"loss": str(loss)})
 
 
-def read_spans(reading: Reading, spans: Sequence[Span]) -> Iterator["pa.RecordBatch"]:
+def read_spans(reading: ReadPlan, spans: Sequence[Span]) -> Iterator["pa.RecordBatch"]:
     """The rows of some spans."""
     options, decoding = reading.options, reading.options.decoding
     link = link_of(options.connection, options.fetching)
@@ -103,7 +103,7 @@ def read_spans(reading: Reading, spans: Sequence[Span]) -> Iterator["pa.RecordBa
         link.portal.call(fetch.close())
 
 
-def _rows(reading: Reading, some: Sequence[Records], *, is_filtered: bool) -> Iterator["pa.RecordBatch"]:
+def _rows(reading: ReadPlan, some: Sequence[Records], *, is_filtered: bool) -> Iterator["pa.RecordBatch"]:
     options = reading.options
     heads = heads_of(some)
     if not is_filtered:
@@ -158,9 +158,9 @@ class Edges:
 class View(Struct, frozen=True):
     """The queues of some topics at their brokers, for a reader with a checkpoint."""
 
-    held: dict[MessageQueue, HeldQueue]
+    held: dict[MessageQueue, QueueExtent]
     """The queues that can be read."""
-    losses: list[Closed | Deleted]
+    losses: list[ClosedQueue | DeletedTopic]
     given_up: frozenset[MessageQueue]
     """Queues of the checkpoint that cannot be read."""
 
@@ -172,26 +172,36 @@ def view(link: Link, topics: Collection[str], known: Offsets) -> View:
     deleted, on one broker or on all, and a queue with unread messages that may not be read, are losses.
     """
     held = link.held(topics, known)
-    routed = {queue.topic for queue in held}
-    places = {(queue.topic, queue.broker_name) for queue in known}
-    unseen = places - {(queue.topic, queue.broker_name) for queue in held}
-    gone = link.deleted(unseen) if unseen else set()
-    left = {topic for topic, _ in places - gone}
-    for topic in sorted(left - routed):
-        if topic in topics:
-            raise NoRoute(f"no name server knows a broker of topic {topic} now")
-    losses: list[Closed | Deleted] = [Deleted(topic) for topic in sorted({topic for topic, _ in gone} - left - routed)]
-    losses += [Deleted(topic, broker) for topic, broker in sorted(gone) if topic in left | routed]
-    closed = {queue for queue, each in held.items() if not each.is_readable}
-    for queue in sorted(closed):
-        offset = known.get(queue, held[queue].bounds.first)
-        if offset < held[queue].bounds.end:
-            losses.append(Closed(queue, offset))
-    given_up = closed | {queue for queue in known if (queue.topic, queue.broker_name) in gone}
-    return View({queue: each for queue, each in held.items() if queue not in closed}, losses, frozenset(given_up))
+    routed, checked = _places_of(held), _places_of(known)
+    gone = link.deleted(checked - routed) if checked - routed else set()
+    existing = {topic for topic, _ in routed | (checked - gone)}
+    silent = sorted(existing.intersection(topics) - {topic for topic, _ in routed})
+    if silent:
+        raise NoRoute(f"no name server knows a broker of topic {silent[0]} now")
+    closed = {queue: each for queue, each in held.items() if not each.is_readable}
+    given_up = {*closed, *(queue for queue in known if (queue.topic, queue.broker_name) in gone)}
+    readable = {queue: each for queue, each in held.items() if each.is_readable}
+    return View(readable, [*_deleted(gone, existing), *_unread(closed, known)], frozenset(given_up))
 
 
-def chosen_queues(link: Link, options: SourceOptions, known: Offsets | None = None) -> dict[MessageQueue, HeldQueue]:
+def _places_of(queues: Iterable[MessageQueue]) -> set[tuple[str, str]]:
+    """Return the topics of queues, each with the name of a broker."""
+    return {(queue.topic, queue.broker_name) for queue in queues}
+
+
+def _deleted(gone: Collection[tuple[str, str]], existing: Collection[str]) -> Iterator[DeletedTopic]:
+    yield from (DeletedTopic(topic) for topic in sorted({topic for topic, _ in gone} - set(existing)))
+    yield from (DeletedTopic(topic, broker) for topic, broker in sorted(gone) if topic in existing)
+
+
+def _unread(closed: Mapping[MessageQueue, QueueExtent], known: Offsets) -> Iterator[ClosedQueue]:
+    for queue, each in sorted(closed.items()):
+        offset = known.get(queue, each.bounds.first)
+        if offset < each.bounds.end:
+            yield ClosedQueue(queue, offset)
+
+
+def chosen_queues(link: Link, options: SourceOptions, known: Offsets | None = None) -> dict[MessageQueue, QueueExtent]:
     """Return what logs have of the chosen queues, and report what is lost of the queues of a checkpoint (`view`)."""
     seen = view(link, link.topics(options.chosen), known or {})
     held = seen.held
@@ -215,7 +225,7 @@ class TopicsReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._narrowing = Narrowing()
+        self._narrowing = NarrowedRows()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks."""
@@ -244,7 +254,7 @@ class TopicsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one task's rows."""
         assert isinstance(partition, SpanPartition)
-        return read_spans(Reading(self._options, self._columns, self._narrowing), partition.spans)
+        return read_spans(ReadPlan(self._options, self._columns, self._narrowing), partition.spans)
 
 
 class PushingTopicsReader(TopicsReader):

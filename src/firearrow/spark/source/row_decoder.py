@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import BadBody, BadRecord
 from firearrow.record.decode import peek
-from firearrow.spark.options import Decoding
+from firearrow.spark.options import DecodingOptions
 from firearrow.spark.source.fetch import Records
 from firearrow.spark.source.plan import Loss
 from firearrow.spark.source.pushdown import wanted_rows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from firearrow.columns import Heads, Treatment
 
 
-def treatment(decoding: Decoding) -> "Treatment":
+def treatment(decoding: DecodingOptions) -> "Treatment":
     """Return the treatment of bodies in columns."""
     from firearrow.columns import Treatment
 
@@ -97,7 +97,7 @@ _GAP: Final = (
 
 
 def rows_of(
-    heads: "Heads", columns: Sequence[str], sets: dict[str, frozenset[str]], broker: str, decoding: Decoding
+    heads: "Heads", columns: Sequence[str], sets: dict[str, frozenset[str]], broker: str, decoding: DecodingOptions
 ) -> Iterator["pa.RecordBatch"]:
     """Yield the rows of records, in batches of limited size."""
     try:

@@ -29,11 +29,11 @@ from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.spark.options import EARLIEST, LATEST, StoreOptions
 from firearrow.spark.source import places, plan
 from firearrow.spark.source.plan import Span
-from firearrow.spark.source.pushdown import Narrowing, narrowed, narrowing_of
+from firearrow.spark.source.pushdown import NarrowedRows, narrowed, narrowing_of
 from firearrow.spark.source.reader import report_losses
 from firearrow.spark.source.row_decoder import rows_of
 from firearrow.spark.source.windows import LogWindows
-from firearrow.store.outside.directory import FILLER_SIZE, QueueSeen, StoreView
+from firearrow.store.inspection.directory import FILLER_SIZE, QueueFileView, StoreView
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ _Asked = tuple[dict[MessageQueue, int], dict[MessageQueue, int]]
 class _Reach(Struct, frozen=True):
     """A span of a queue, and its range in the log."""
 
-    queue: QueueSeen
+    queue: QueueFileView
     span: Span
     begin: int
     end: int
@@ -90,7 +90,7 @@ class StoreReader(DataSourceReader):
     def __init__(self, options: StoreOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._narrowing = Narrowing()
+        self._narrowing = NarrowedRows()
 
     # -- on the driver
 
@@ -102,7 +102,7 @@ class StoreReader(DataSourceReader):
             reaches = [reach for name in queues if (reach := self._reach(view, queues[name], asked)) is not None]
             return self._cut(view, reaches) or [CutPartition(0, 0, ())]
 
-    def _queues(self, view: StoreView) -> Iterator[QueueSeen]:
+    def _queues(self, view: StoreView) -> Iterator[QueueFileView]:
         chosen, known = self._options.chosen, asyncio.run(view.topics())
         missing = [topic for topic in chosen.topics if topic not in known]
         if missing:
@@ -112,7 +112,7 @@ class StoreReader(DataSourceReader):
             if (chosen.topics or matches(topic)) and not topic.startswith(LIGHT_QUEUES):
                 yield from asyncio.run(view.queues(topic))
 
-    def _name(self, queue: QueueSeen) -> MessageQueue:
+    def _name(self, queue: QueueFileView) -> MessageQueue:
         return MessageQueue(queue.topic, self._options.broker, queue.queue_id)
 
     def _asked(self, queues: Collection[MessageQueue]) -> _Asked:
@@ -121,7 +121,7 @@ class StoreReader(DataSourceReader):
         places.require_order(options.starting, options.ending, queues)
         return places.asked(options.starting, queues), places.asked(options.ending, queues)
 
-    def _reach(self, view: StoreView, queue: QueueSeen, asked: _Asked) -> _Reach | None:
+    def _reach(self, view: StoreView, queue: QueueFileView, asked: _Asked) -> _Reach | None:
         """Return the wanted part of a queue; None if there is none."""
         named, first = self._name(queue), view.first_kept(queue)
         if not narrowed([Span(named, 0, 1 << 62)], self._narrowing):
@@ -137,7 +137,7 @@ class StoreReader(DataSourceReader):
             return None
         return _Reach(queue, spans[0], *place)
 
-    def _edge(self, view: StoreView, queue: QueueSeen, first: int, asked: int | None, *, is_start: bool) -> int:
+    def _edge(self, view: StoreView, queue: QueueFileView, first: int, asked: int | None, *, is_start: bool) -> int:
         bound = self._options.starting if is_start else self._options.ending
         if bound.kind == "time" and asked is not None:
             return max(first, view.offset_by_time(queue, asked))
@@ -145,7 +145,7 @@ class StoreReader(DataSourceReader):
             None if bound.kind == "time" else asked, first, queue.end, EARLIEST if is_start else LATEST
         )
 
-    def _pushed(self, view: StoreView, queue: QueueSeen, span: Span) -> Span:
+    def _pushed(self, view: StoreView, queue: QueueFileView, span: Span) -> Span:
         """Return the part of a span that conditions on the time allow."""
         begin, end = (
             None if time_ms is None else view.offset_by_time(queue, time_ms)
@@ -208,12 +208,12 @@ class PushingStoreReader(StoreReader):
         return filters
 
 
-def _sets(narrowing: Narrowing) -> dict[str, frozenset[str]]:
+def _sets(narrowing: NarrowedRows) -> dict[str, frozenset[str]]:
     found = {"tags": narrowing.tags, "keys": narrowing.keys}
     return {name: values for name, values in found.items() if values is not None}
 
 
-def _places(view: StoreView, queue: QueueSeen, span: Span) -> tuple[int, int] | None:
+def _places(view: StoreView, queue: QueueFileView, span: Span) -> tuple[int, int] | None:
     """Return the range of a span in the log; None if its entries have no messages."""
     places = [
         place + size
@@ -223,7 +223,7 @@ def _places(view: StoreView, queue: QueueSeen, span: Span) -> tuple[int, int] | 
     return (places[0], places[-1]) if places else None
 
 
-def _entry(view: StoreView, queue: QueueSeen, offset: int, *, is_end: bool) -> list[tuple[int, int]]:
+def _entry(view: StoreView, queue: QueueFileView, offset: int, *, is_end: bool) -> list[tuple[int, int]]:
     """Return the position of the next entry with a message, and its size if ``is_end``."""
     step = -1 if is_end else 1
     while queue.start <= offset < queue.end:
@@ -234,8 +234,8 @@ def _entry(view: StoreView, queue: QueueSeen, offset: int, *, is_end: bool) -> l
     return []
 
 
-def _with_queues(view: StoreView, spans: Iterable[Span]) -> list[tuple[QueueSeen, Span]]:
-    seen: dict[tuple[str, int], QueueSeen] = {}
+def _with_queues(view: StoreView, spans: Iterable[Span]) -> list[tuple[QueueFileView, Span]]:
+    seen: dict[tuple[str, int], QueueFileView] = {}
     spans = list(spans)
     for topic in dict.fromkeys(span.queue.topic for span in spans):
         for queue in asyncio.run(view.queues(topic)):

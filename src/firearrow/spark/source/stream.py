@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.client.consumer.hidden_queues import HeldQueue
+from firearrow.client.consumer.hidden_queues import QueueExtent
 from firearrow.errors import FireArrowError
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.link import Link, link_of
 from firearrow.spark.options import SourceOptions
 from firearrow.spark.source import marks, places, plan
-from firearrow.spark.source.marks import Changed, Position
+from firearrow.spark.source.marks import Position, ReplacedQueue
 from firearrow.spark.source.plan import OffsetsJson, Span
 from firearrow.spark.source.reader import (
     Edges,
-    Reading,
+    ReadPlan,
     SpanPartition,
     chosen_queues,
     read_spans,
@@ -139,7 +139,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
                 ends = {queue: min(end, limit[queue]) for queue, end in ends.items() if queue in limit}
         return ends
 
-    def _checked(self, at: Position, held: Mapping[MessageQueue, HeldQueue]) -> list[Changed]:
+    def _checked(self, at: Position, held: Mapping[MessageQueue, QueueExtent]) -> list[ReplacedQueue]:
         """Return the queues that have changed since the checkpoint; raise unless losses may be ignored.
 
         A queue that ends at its offset costs no request: the broker has told when its last message was stored.
@@ -158,7 +158,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         self,
         ends: dict[MessageQueue, int],
         begin: Position,
-        held: Mapping[MessageQueue, HeldQueue],
+        held: Mapping[MessageQueue, QueueExtent],
         changed: Collection[MessageQueue] = (),
     ) -> Position:
         """Return an end with its marks and lives; marks of queues that neither advanced nor changed stay."""
@@ -245,7 +245,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         begin: Position,
         until: Position,
         moved: Collection[MessageQueue],
-        held: Mapping[MessageQueue, HeldQueue],
+        held: Mapping[MessageQueue, QueueExtent],
     ) -> list[Span]:
         """Return the spans of a batch; check it first, unless this process planned it and no topic is new since."""
         ends = {queue: until.offsets[queue] for queue in sorted(moved)}
@@ -284,7 +284,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one task's rows."""
         assert isinstance(partition, SpanPartition)
-        return read_spans(Reading(self._options, self._columns), partition.spans)
+        return read_spans(ReadPlan(self._options, self._columns), partition.spans)
 
 
 def _only(position: Position, queues: Collection[MessageQueue]) -> Position:

@@ -18,7 +18,7 @@ from firearrow.columns.slices import structures
 from firearrow.errors import OffsetNotStored
 from firearrow.model.java_hash import tag_code
 from firearrow.spark.source.plan import Loss, Span
-from firearrow.store.outside.directory import FILLER_SIZE, QueueSeen, StoreView
+from firearrow.store.inspection.directory import FILLER_SIZE, QueueFileView, StoreView
 
 log: Final = logging.getLogger(__name__)
 
@@ -52,17 +52,17 @@ class Entries(Struct, frozen=True):
         return Entries(self.places[which], self.sizes[which], self.offsets[which], self.owners[which])
 
 
-class Window(Struct, frozen=True):
+class RecordWindow(Struct, frozen=True):
     """Records of one window, and its losses."""
 
     heads: Heads
     losses: tuple[Loss, ...] = ()
 
 
-class _Cursor:
+class _SpanCursor:
     """The entries of one span, read in blocks and taken by position."""
 
-    def __init__(self, view: StoreView, queue: QueueSeen, span: Span, number: int, codes: Ints | None) -> None:
+    def __init__(self, view: StoreView, queue: QueueFileView, span: Span, number: int, codes: Ints | None) -> None:
         self._view = view
         self._queue = queue
         self._next = span.begin
@@ -110,14 +110,14 @@ class LogWindows:
     """Reads the records of some spans, in the order of the log."""
 
     def __init__(
-        self, view: StoreView, spans: Sequence[tuple[QueueSeen, Span]], tags: frozenset[str] | None = None
+        self, view: StoreView, spans: Sequence[tuple[QueueFileView, Span]], tags: frozenset[str] | None = None
     ) -> None:
         self._view = view
         self._spans = [span for _, span in spans]
         codes = None if tags is None else np.array([tag_code(tag) for tag in sorted(tags)], np.int64)
-        self._cursors = [_Cursor(view, queue, span, number, codes) for number, (queue, span) in enumerate(spans)]
+        self._cursors = [_SpanCursor(view, queue, span, number, codes) for number, (queue, span) in enumerate(spans)]
 
-    def read(self, rows: int) -> Iterator[Window]:
+    def read(self, rows: int) -> Iterator[RecordWindow]:
         """Yield windows of at most about ``rows`` records."""
         while (first := self._first_place()) is not None:
             entries = self._take(first)
@@ -142,17 +142,17 @@ class LogWindows:
         )
         return both.only(np.argsort(both.places, kind="stable"))
 
-    def _window(self, entries: Entries) -> Window:
+    def _window(self, entries: Entries) -> RecordWindow:
         try:
             data, starts = self._bytes_of(entries)
         except OffsetNotStored as gone:
             empty = Heads(np.empty(0, np.uint8), np.empty(0, np.int64))
-            return Window(empty, tuple(self._losses(entries, str(gone))))
+            return RecordWindow(empty, tuple(self._losses(entries, str(gone))))
         good, torn = self._compare(entries, data, starts)
         losses = self._losses(entries.only(~good & ~torn), "the log holds something else where the record should be")
         if torn.any():
             log.info("entries behind the end of the log are skipped", extra={"entries": int(torn.sum())})
-        return Window(Heads(data, starts if good.all() else starts[good]), tuple(losses))
+        return RecordWindow(Heads(data, starts if good.all() else starts[good]), tuple(losses))
 
     def _bytes_of(self, entries: Entries) -> tuple[npt.NDArray[np.uint8], Ints]:
         """Return the bytes of some records, and the start of each in them."""

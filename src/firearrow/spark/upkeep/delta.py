@@ -13,7 +13,7 @@ from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import delta
 from firearrow.spark.lake.files import COMPRESSION_LEVEL
 from firearrow.spark.lake.table import LakeTable
-from firearrow.spark.upkeep.work import Done, Upkeep, time_column
+from firearrow.spark.upkeep.work import StepResult, Upkeep, time_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ KEPT_HOURS: Final = 168
 """Hours for which Delta keeps removed files for readers of older versions unless told otherwise: a week."""
 
 
-def compact(table: LakeTable, work: Upkeep) -> Done:
+def compact(table: LakeTable, work: Upkeep) -> StepResult:
     """Rewrite small files of each partition as larger ones; the rows stay what they are."""
 
     def step(found: "DeltaTable") -> dict[str, Any]:
@@ -36,16 +36,16 @@ def compact(table: LakeTable, work: Upkeep) -> Done:
         )
 
     done = _retried(table, step)
-    return Done("compact", int(done["numFilesRemoved"]), int(done["numFilesAdded"]))
+    return StepResult("compact", int(done["numFilesRemoved"]), int(done["numFilesAdded"]))
 
 
-def delete(table: LakeTable, where: str, step: str = "delete") -> Done:
+def delete(table: LakeTable, where: str, step: str = "delete") -> StepResult:
     """Delete rows by rewriting the files that have them, until a look at the whole table finds none."""
     files = made = rows = 0
     for _ in range(PASSES):
         done = _retried(table, lambda found: _deleted(found, table, where))
         if not done["num_removed_files"]:
-            return Done(step, files, made, rows)
+            return StepResult(step, files, made, rows)
         files, made = files + done["num_removed_files"], made + done["num_added_files"]
         rows += done.get("num_deleted_rows") or 0
     raise Unsupported(
@@ -68,28 +68,28 @@ def _deleted(found: "DeltaTable", table: LakeTable, where: str) -> dict[str, Any
         ) from wrong
 
 
-def expired_rows(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
+def expired_rows(table: LakeTable, work: Upkeep, now_ms: int) -> StepResult:
     """Delete the rows that are older than they may be."""
     column = time_column(work.ttl_column, delta.schema(table).names, table.called)
     limit = datetime.fromtimestamp((now_ms - (work.ttl_ms or 0)) / 1000, UTC)
     return delete(table, f"{column} < '{limit:%Y-%m-%dT%H:%M:%S.%fZ}'", "ttl")
 
 
-def expire(table: LakeTable, work: Upkeep, _now_ms: int) -> Done:
+def expire(table: LakeTable, work: Upkeep, _now_ms: int) -> StepResult:
     """Vacuum files that were removed from the table long enough ago, by deltalake's clock, and shorten the log."""
     removed = _vacuum(table, _hours(work.expire_ms or 0), full=False)
     found = delta.opened(table)
     found.create_checkpoint()
     found.cleanup_metadata()
-    return Done("expire", removed)
+    return StepResult("expire", removed)
 
 
-def orphans(table: LakeTable, work: Upkeep, _now_ms: int) -> Done:
+def orphans(table: LakeTable, work: Upkeep, _now_ms: int) -> StepResult:
     """Remove files that no version has and that are old; files that were removed from the table keep their time."""
     kept = KEPT_HOURS if work.expire_ms is None else _hours(work.expire_ms)
     hours = max(kept, _hours(work.orphans_ms or 0))
     _require_own(table, delta.opened(table).vacuum(hours, enforce_retention_duration=False, full=True))
-    return Done("orphans", _vacuum(table, hours, full=True))
+    return StepResult("orphans", _vacuum(table, hours, full=True))
 
 
 def _require_own(table: LakeTable, files: list[str]) -> None:

@@ -21,7 +21,7 @@ from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import require_supported
 from firearrow.spark.lake.storage import filesystem
 from firearrow.spark.lake.table import LakeTable
-from firearrow.spark.upkeep.work import Done, Upkeep, bins, time_column
+from firearrow.spark.upkeep.work import StepResult, Upkeep, bins, time_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,7 @@ class _Group:
         return self._made[1]
 
 
-def compact(table: LakeTable, work: Upkeep) -> Done:
+def compact(table: LakeTable, work: Upkeep) -> StepResult:
     """Rewrite small files of each partition as larger ones; the rows stay what they are."""
     found = _load(table)
     by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
@@ -73,7 +73,7 @@ def compact(table: LakeTable, work: Upkeep) -> Done:
         for each in bins(_by_age(tasks, found), _size, work.file_bytes, work.min_files)
     ]
     done = _rewrite(table, groups, "compaction")
-    return Done("compact", done.files, done.made)
+    return StepResult("compact", done.files, done.made)
 
 
 def _by_age(tasks: "list[FileScanTask]", found: "Table") -> "list[FileScanTask]":
@@ -86,7 +86,7 @@ def _size(task: "FileScanTask") -> int:
     return int(task.file.file_size_in_bytes)
 
 
-def delete(table: LakeTable, where: str, step: str = "delete") -> Done:
+def delete(table: LakeTable, where: str, step: str = "delete") -> StepResult:
     """Delete rows by rewriting the files that have them, until a look at the whole table finds none."""
     files = made = rows = 0
     clean: set[str] = set()
@@ -95,7 +95,7 @@ def delete(table: LakeTable, where: str, step: str = "delete") -> Done:
         condition = _condition(found, where, table)
         tasks = [task for task in _planned(found, table, condition) if task.file.file_path not in clean]
         if not tasks:
-            return Done(step, files, made, rows)
+            return StepResult(step, files, made, rows)
         done = _rewrite(table, [[task] for task in tasks], "deletion", condition, clean)
         files, made, rows = files + done.files, made + done.made, rows + done.rows
     raise Unsupported(
@@ -103,7 +103,7 @@ def delete(table: LakeTable, where: str, step: str = "delete") -> Done:
     )
 
 
-def expired_rows(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
+def expired_rows(table: LakeTable, work: Upkeep, now_ms: int) -> StepResult:
     """Delete the rows that are older than they may be."""
     column = time_column(work.ttl_column, iceberg.schema(table).names, table.called)
     limit = datetime.fromtimestamp((now_ms - (work.ttl_ms or 0)) / 1000, UTC)
@@ -145,9 +145,9 @@ def _rewrite(
     why: str,
     without: "BooleanExpression | None" = None,
     clean: set[str] | None = None,
-) -> Done:
+) -> StepResult:
     """Rewrite groups of files, without the rows of a condition, a few groups a commit."""
-    total = Done(why)
+    total = StepResult(why)
     for start in range(0, len(groups), GROUPS_PER_COMMIT):
         written: list[_Group] = []
         for tasks in groups[start : start + GROUPS_PER_COMMIT]:
@@ -160,7 +160,7 @@ def _rewrite(
         kept = _replace(table, written, why) if written else []
         files, made = sum(len(each.old) for each in kept), sum(len(each.new) for each in kept)
         rows = sum(each.rows_less for each in kept)
-        total = Done(why, total.files + files, total.made + made, total.rows + rows)
+        total = StepResult(why, total.files + files, total.made + made, total.rows + rows)
     return total
 
 
@@ -264,7 +264,7 @@ def _commit(found: "Table", groups: list[_Group], why: str) -> None:
 # -- removing files
 
 
-def expire(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
+def expire(table: LakeTable, work: Upkeep, now_ms: int) -> StepResult:
     """Forget versions of the table that are old, and remove the files that only they had."""
     from pyiceberg.exceptions import CommitFailedException
 
@@ -278,7 +278,7 @@ def expire(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
             if attempt == ATTEMPTS - 1:
                 raise
         else:
-            return Done("expire", _removed_since(table, past))
+            return StepResult("expire", _removed_since(table, past))
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -308,7 +308,7 @@ def _files(metadata: "TableMetadata", io: "FileIO", snapshots: Iterable[int]) ->
     return paths
 
 
-def orphans(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
+def orphans(table: LakeTable, work: Upkeep, now_ms: int) -> StepResult:
     """Remove files in the table's directories that no version has and that are old."""
     from pyarrow import fs
 
@@ -328,7 +328,7 @@ def orphans(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
     old = [path for path, age_s in listed if age_s < limit_s and path not in known and not path.endswith("hint.text")]
     for path in old:
         door.delete_file(path)
-    return Done("orphans", len(old))
+    return StepResult("orphans", len(old))
 
 
 def _bare(path: str) -> str:

@@ -9,13 +9,13 @@ from firearrow.errors import SettingsError
 from firearrow.spark.lake.files import CommitRefused
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.upkeep import delta, iceberg, statements
-from firearrow.spark.upkeep.work import Done, Upkeep
+from firearrow.spark.upkeep.work import StepResult, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def maintain(table: LakeTable, work: Upkeep, now_ms: int) -> Iterator[Done]:
+def maintain(table: LakeTable, work: Upkeep, now_ms: int) -> Iterator[StepResult]:
     """Do what is asked, a step at a time, in this process. A stream may fill the table meanwhile."""
     work.checked(table.checked())
     with _told(table):
@@ -41,10 +41,10 @@ def _told(table: LakeTable) -> Iterator[None]:
         raise
 
 
-def _steps(table: LakeTable, work: Upkeep, now_ms: int) -> list[Callable[[], Done]]:
+def _steps(table: LakeTable, work: Upkeep, now_ms: int) -> list[Callable[[], StepResult]]:
     """The steps that are asked for, in the order in which they are done."""
     by: ModuleType = iceberg if table.format == "iceberg" else delta
-    steps: list[tuple[bool, Callable[[], Done]]] = [
+    steps: list[tuple[bool, Callable[[], StepResult]]] = [
         (bool(work.delete_where), lambda: by.delete(table, work.delete_where)),
         (work.ttl_ms is not None, lambda: by.expired_rows(table, work, now_ms)),
         (work.compact, lambda: by.compact(table, work)),

@@ -56,7 +56,7 @@ class Upkeep(Struct, frozen=True):
         return self
 
 
-class Done(Struct, frozen=True):
+class StepResult(Struct, frozen=True):
     """The result of one step. ``files`` were rewritten or removed, ``made`` are new, ``rows`` were deleted."""
 
     step: str

@@ -10,21 +10,21 @@ from typing import Final
 import msgspec
 
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.ours.sealed_json import read_sealed, write_sealed
 from firearrow.store.paths import OURS
+from firearrow.store.sidecars.sealed_json import read_sealed, write_sealed
 
 DIRECTORY: Final = f"{OURS}/directory.json"
 _BITS: Final = 62
 
 
-class _Contents(msgspec.Struct):
+class _NumberContents(msgspec.Struct):
     number: int
 
 
 async def directory_number(disk: Disk, chance: random.Random) -> int:
     """Return the number of a directory, durably drawn where there is none; damage makes a directory a new one."""
-    contents = await read_sealed(disk, DIRECTORY, _Contents)
+    contents = await read_sealed(disk, DIRECTORY, _NumberContents)
     if contents is None:
-        contents = _Contents(1 + chance.getrandbits(_BITS))
+        contents = _NumberContents(1 + chance.getrandbits(_BITS))
         await write_sealed(disk, DIRECTORY, contents)
     return contents.number

@@ -16,10 +16,10 @@ from typing import Final
 from zlib import crc32
 
 from firearrow.errors import DiskError
-from firearrow.model.epochs import EpochEntry, Epochs
+from firearrow.model.epochs import Epoch, Epochs
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.ours.copies import read_copies
 from firearrow.store.paths import EPOCHS
+from firearrow.store.sidecars.copies import read_copies
 
 COPIES: Final = (EPOCHS, f"{EPOCHS}.bak")
 _NOT_CHECKED: Final = 0
@@ -44,7 +44,7 @@ def decode_epochs(data: bytes) -> Epochs | None:
     if len(entries) != int(count) or not all(len(entry) == 2 and all(map(_is_number, entry)) for entry in entries):
         return None
     try:
-        return Epochs(tuple(EpochEntry(int(epoch), int(start)) for epoch, start in entries))
+        return Epochs(tuple(Epoch(int(epoch), int(start)) for epoch, start in entries))
     except ValueError:
         return None
 
@@ -79,7 +79,7 @@ class EpochFile:
 
     async def begin(self, epoch: int, start_offset: int) -> None:
         """Note, durably, that a master began to write at an offset; nothing happens when that is known."""
-        if EpochEntry(epoch, start_offset) != self.epochs.last:
+        if Epoch(epoch, start_offset) != self.epochs.last:
             await self._write(self.epochs.begun(epoch, start_offset))
 
     async def replace(self, epochs: Epochs) -> None:

@@ -18,13 +18,13 @@ from typing import Final
 import msgspec
 
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.ours.sealed_json import read_sealed, write_sealed
 from firearrow.store.paths import OURS
+from firearrow.store.sidecars.sealed_json import read_sealed, write_sealed
 
 CUT: Final = f"{OURS}/cut.json"
 
 
-class _Contents(msgspec.Struct):
+class _CutContents(msgspec.Struct):
     offset: int
 
 
@@ -42,12 +42,12 @@ class OwedCut:
 
         A file without a good copy was being written when the process died, so its cut has not begun.
         """
-        contents = await read_sealed(disk, CUT, _Contents)
+        contents = await read_sealed(disk, CUT, _CutContents)
         return cls(disk, None if contents is None else contents.offset)
 
     async def owe(self, offset: int) -> None:
         """Note, durably, that the log must be cut at an offset. The store must be opened again before it is used."""
-        await write_sealed(self._disk, CUT, _Contents(offset))
+        await write_sealed(self._disk, CUT, _CutContents(offset))
         self.offset = offset
 
     async def paid(self) -> None:

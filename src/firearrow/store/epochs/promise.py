@@ -13,18 +13,18 @@ import msgspec
 
 from firearrow.errors import DiskError, StaleEpoch
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.ours.sealed_json import read_sealed, write_sealed
 from firearrow.store.paths import OURS
+from firearrow.store.sidecars.sealed_json import read_sealed, write_sealed
 
 PROMISE: Final = f"{OURS}/promised.json"
 
 
-class _Contents(msgspec.Struct):
+class _PromiseContents(msgspec.Struct):
     epoch: int
     master: int
 
 
-class Promise:
+class PromiseFile:
     """The promise on disk."""
 
     def __init__(self, disk: Disk) -> None:
@@ -36,9 +36,9 @@ class Promise:
         """The id of the broker that is master in that epoch."""
 
     @classmethod
-    async def load(cls, disk: Disk) -> "Promise":
+    async def load(cls, disk: Disk) -> "PromiseFile":
         """Read the promise. Raise when there is a file and no copy of it is good."""
-        contents = await read_sealed(disk, PROMISE, _Contents)
+        contents = await read_sealed(disk, PROMISE, _PromiseContents)
         if contents is None and (disk.exists(PROMISE) or disk.exists(f"{PROMISE}.bak")):
             raise DiskError(
                 f"{PROMISE} and its copy are damaged, so it is not known which masters this replica must refuse; "
@@ -55,7 +55,7 @@ class Promise:
         async with self._one_at_a_time:
             self.check(epoch, master)
             if epoch > self.epoch:
-                await write_sealed(self._disk, PROMISE, _Contents(epoch, master))
+                await write_sealed(self._disk, PROMISE, _PromiseContents(epoch, master))
                 self.epoch, self.master = epoch, master
 
     def check(self, epoch: int, master: int) -> None:

@@ -7,10 +7,10 @@ from firearrow.model.epochs import Epochs, common_end
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.epochs.epoch_file import EpochFile
 from firearrow.store.epochs.owed_cut import OwedCut
-from firearrow.store.epochs.promise import Promise
+from firearrow.store.epochs.promise import PromiseFile
 
 
-class Ahead(NamedTuple):
+class MasterLog(NamedTuple):
     """The log that a replica follows: that of its master."""
 
     history: Epochs
@@ -23,13 +23,13 @@ class ReplicaFiles(NamedTuple):
     """The files of a replica about its masters."""
 
     history: EpochFile
-    promise: Promise
+    promise: PromiseFile
     cut: OwedCut
 
     @classmethod
     async def load(cls, disk: Disk) -> "ReplicaFiles":
         """Read the files of a directory."""
-        return cls(await EpochFile.load(disk), await Promise.load(disk), await OwedCut.load(disk))
+        return cls(await EpochFile.load(disk), await PromiseFile.load(disk), await OwedCut.load(disk))
 
     async def lead(self, epoch: int, log_start: int, log_end: int) -> None:
         """Note, durably, that this replica writes from the end of its log on, as the master of an epoch.
@@ -40,7 +40,7 @@ class ReplicaFiles(NamedTuple):
         if last is None or last.epoch != epoch:
             await self.history.begin(epoch, log_end if last is not None else log_start)
 
-    async def rejoin(self, log_start: int, log_end: int, master: Ahead) -> bool:
+    async def rejoin(self, log_start: int, log_end: int, master: MasterLog) -> bool:
         """Bring this log into agreement with a master's; return whether the master's bytes can follow it now.
 
         If not, the log owes a cut: the store must be opened again. Raise `OffsetNotStored` when it is not known that a
@@ -65,7 +65,7 @@ class ReplicaFiles(NamedTuple):
         return True
 
 
-def _began_anew(mine: Epochs, master: Ahead) -> bool:
+def _began_anew(mine: Epochs, master: MasterLog) -> bool:
     """Whether a master that was elected by the rules has a whole log, all of it later than this one.
 
     Then it was elected with an empty log while it had everything that was acknowledged: that was nothing.

@@ -24,8 +24,8 @@ from firearrow.store.index.layout import (
     HEADER_BYTES,
     LARGEST_INT,
     SLOT_BYTES,
-    Entry,
     Header,
+    IndexEntry,
     Shape,
     decode_entry,
 )
@@ -131,7 +131,7 @@ class ActiveIndex:
         """The newest entry of a chain; 0 when it is empty."""
         return self.slots[slot]
 
-    def waiting_entry(self, number: int) -> Entry:
+    def waiting_entry(self, number: int) -> IndexEntry:
         """An entry that is not in the file yet."""
         at = (number - self.written) * ENTRY_BYTES
         return decode_entry(bytes(self._waiting[at : at + ENTRY_BYTES]))

@@ -20,8 +20,8 @@ from firearrow.store.index.layout import (
     ENTRY_BYTES,
     FIRST_ENTRY,
     SLOT_BYTES,
-    Entry,
     Header,
+    IndexEntry,
     Shape,
     decode_entry,
     name_after,
@@ -43,7 +43,7 @@ class OldIndex(NamedTuple):
 Source: TypeAlias = ActiveIndex | OldIndex
 
 
-class Lost(NamedTuple):
+class LostRange(NamedTuple):
     """The range of messages whose keys a damaged file held."""
 
     first: int
@@ -126,7 +126,7 @@ class IndexFiles:
             return source.newest_of(slot)
         return int.from_bytes(await self.read(source, self.shape.slot_position(slot), SLOT_BYTES), "big", signed=True)
 
-    async def entry(self, source: Source, number: int) -> Entry:
+    async def entry(self, source: Source, number: int) -> IndexEntry:
         """An entry of a file."""
         if isinstance(source, ActiveIndex) and number >= source.written:
             return source.waiting_entry(number)
@@ -184,7 +184,7 @@ class IndexFiles:
 
     # ---- making again
 
-    async def retire(self, name: str, indexed_to: int) -> Lost:
+    async def retire(self, name: str, indexed_to: int) -> LostRange:
         """Remove a damaged file from use; return the range that it held. `make_again` must follow.
 
         ``indexed_to`` is the end of the records whose keys were hashed.
@@ -198,7 +198,7 @@ class IndexFiles:
             if place < len(names):
                 self.old.pop(place).file.close()
                 after = [old.header for old in self.old[place:]] + [active.header for active in self.in_memory()[::-1]]
-                return Lost(first, after[0].begin_physical if after else indexed_to - 1, passed)
+                return LostRange(first, after[0].begin_physical if after else indexed_to - 1, passed)
             last = indexed_to - 1
             for active in self.in_memory():
                 if active.name == name:
@@ -208,7 +208,7 @@ class IndexFiles:
             if self.active is not None and self.active.name == name:
                 self.active = self.sums = None
                 self._last_name = name
-            return Lost(first, last, passed)
+            return LostRange(first, last, passed)
 
     async def _keys_of_last(self, old: OldIndex) -> int:
         """Return the number of keys of its last message that a file holds; the others are in the next file."""

@@ -4,7 +4,8 @@ Keys of many rows are hashed at once, at a tenth of the cost of one by one. A lo
 the same hash, so the caller must check the records. Keys reach their file only in `flush`. Java: ``IndexService``.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from operator import itemgetter
 from sys import maxsize
 from typing import Annotated, Final, NamedTuple, cast
 
@@ -15,9 +16,9 @@ from firearrow.runtime.turn import breathe
 from firearrow.store.dispatch import Row
 from firearrow.store.index.active_file import KeyPlace
 from firearrow.store.index.checksums import sum_of_edges
-from firearrow.store.index.files import DamagedIndex, IndexFiles, Lost, OldIndex, Source
+from firearrow.store.index.files import DamagedIndex, IndexFiles, LostRange, OldIndex, Source
 from firearrow.store.index.key_hash import key_hash
-from firearrow.store.index.layout import FIRST_ENTRY, HEADER_BYTES, Entry, Header
+from firearrow.store.index.layout import FIRST_ENTRY, HEADER_BYTES, Header, IndexEntry
 from firearrow.store.index.row_keys import hashed_keys, uniform_hashes
 from firearrow.store.placement import Rows, UniformRows
 
@@ -40,6 +41,7 @@ KEY_BYTES: Final = 160
 """About the memory of a hashed key that is in no file yet: a tuple of three numbers."""
 ROW_BYTES: Final = 400
 """About the memory of a row whose keys are not hashed yet."""
+_properties = itemgetter(6)
 
 
 class IndexConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -55,7 +57,7 @@ class Candidate(NamedTuple):
 
     file_name: str
     number: int
-    entry: Entry
+    entry: IndexEntry
     checked: bool
     """Whether the entry was checked against a checksum."""
 
@@ -118,12 +120,15 @@ class Index:
         waiting = self._waiting
         if type(rows) is UniformRows:
             waiting.append(rows)
-        elif waiting and isinstance(waiting[-1], list):
-            waiting[-1] += rows
+            texts: Iterable[bytes] = rows.properties.texts
         else:
-            waiting.append(rows.copy())
+            if waiting and isinstance(waiting[-1], list):
+                waiting[-1] += rows
+            else:
+                waiting.append(rows.copy())
+            texts = map(_properties, rows)
         self._waiting_rows += len(rows)
-        self._waiting_text += _text_bytes(rows)
+        self._waiting_text += sum(map(len, texts))  # the work of hashing keys grows with the texts that hold them
         if self._waiting_rows >= (ROWS_HELD_BACK if self._held_back else ROWS_AT_ONCE):
             self.absorb(max(2 * len(rows), ROWS_TAKEN))
         elif self._waiting_text >= (TEXT_HELD_BACK if self._held_back else TEXT_AT_ONCE):
@@ -225,7 +230,7 @@ class Index:
                 edges = await sum_of_edges(file, self.files.shape, state.header.next_number)
                 self._state = state._replace(edges=edges)
 
-    async def retire(self, name: str) -> Lost:
+    async def retire(self, name: str) -> LostRange:
         """Remove a damaged file from use; return the range that it held. `IndexFiles.make_again` must follow."""
         self.absorb()
         return await self.files.retire(name, self.indexed_to)
@@ -277,10 +282,3 @@ class Index:
                 raise DamagedIndex(source.name, f"entry {number} leads to {entry.before}")
             number = entry.before
             await walk.did()
-
-
-def _text_bytes(rows: Rows) -> int:
-    """The bytes of the properties of rows: the work of hashing their keys grows with them."""
-    if type(rows) is UniformRows:
-        return sum(map(len, rows.properties.texts))
-    return sum([len(row[6]) for row in rows])

@@ -71,7 +71,7 @@ def decode_header(data: bytes) -> Header:
     return header if header.next_number >= FIRST_ENTRY else header._replace(next_number=FIRST_ENTRY)
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One key of one message."""
 
     key_hash: int
@@ -80,9 +80,9 @@ class Entry(NamedTuple):
     before: int
 
 
-def decode_entry(data: bytes) -> Entry:
+def decode_entry(data: bytes) -> IndexEntry:
     """The entry in 20 bytes."""
-    return Entry(*ENTRY.unpack(data))
+    return IndexEntry(*ENTRY.unpack(data))
 
 
 def name_after(last: str, now: str) -> str:

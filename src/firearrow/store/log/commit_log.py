@@ -24,16 +24,16 @@ from firearrow.record.encode import Draft, encode
 from firearrow.record.encode_columns import encode_columns
 from firearrow.record.layout import BLANK_SIZE, Buffer, blank
 from firearrow.runtime.clock import Clock
-from firearrow.runtime.turn import Share, soon
+from firearrow.runtime.turn import Share, in_next_turn
 from firearrow.store.config import LogConfig
 from firearrow.store.log.progress import Progress, Sink
 from firearrow.store.log.segments import Segment, Segments
-from firearrow.store.log.unsynced import Unsynced
+from firearrow.store.log.unsynced import UnsyncedSegments
 from firearrow.store.placement import (
     FLUSHED,
     WRITTEN,
-    Appended,
     AppendedColumns,
+    AppendPosition,
     Placed,
     QueueTail,
     Rows,
@@ -60,9 +60,10 @@ class CommitLog(Progress):
         "_limit",
         "_max_body",
         "_max_pending",
-        "_now_ms",
+        "_now_ns",
         "_pending",
         "_room",
+        "_schedule",
         "_segments",
         "_store_ms",
         "_turn_scheduled",
@@ -82,7 +83,7 @@ class CommitLog(Progress):
         self.opened_at = end
         """Records below were not written by this process, so they may not be in the page cache."""
         self._segments = segments
-        self._now_ms = clock.now_ms
+        self._now_ns = clock.now_ns
         self._max_body = config.max_message_size
         # A record with a body over the size limit also ends above this limit, so `append` needs only one check.
         self._max_pending = min(config.max_pending_bytes, config.max_message_size)
@@ -96,7 +97,8 @@ class CommitLog(Progress):
         self._fresh: list[Placed] = []
         self._fresh_before: list[tuple[int, Rows]] = []  # earlier rows of this turn, with their ends
         self._turn_scheduled = False
-        self.unsynced = Unsynced()
+        self._schedule: Callable[[], object] | None = None
+        self.unsynced = UnsyncedSegments()
         self._closed = False
         self.on_roll: Callable[[], None] = lambda: None
         """Called when appends move to another segment: the next one should be prepared."""
@@ -105,7 +107,7 @@ class CommitLog(Progress):
 
     # ---- appending
 
-    def append(self, tail: QueueTail, draft: Draft) -> Appended:
+    def append(self, tail: QueueTail, draft: Draft) -> AppendPosition:
         """Append a record. It may be acknowledged once ``end`` of the answer is `reached`."""
         if not self._pending:
             self._begin_turn()
@@ -128,7 +130,7 @@ class CommitLog(Progress):
         if not prepared:
             tail.next_offset = queue_offset + 1
         self._fresh.append((tail, physical, size, queue_offset, store_ms, draft.sys_flag, draft.properties))
-        return Appended(physical, queue_offset, end, store_ms)
+        return AppendPosition(physical, queue_offset, end, store_ms)
 
     def append_columns(
         self, envelope: Envelope, tails: Sequence[QueueTail], columns: MessageColumns
@@ -178,12 +180,14 @@ class CommitLog(Progress):
         return AppendedColumns(places, offsets, end, store_ms)
 
     def _begin_turn(self) -> None:
-        now_ms = self._now_ms()
+        now_ms = self._now_ns() // 1_000_000
         if now_ms > self._store_ms:
             self._store_ms = now_ms
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            soon(Share.WRITE, self.write_pending)
+            if self._schedule is None:
+                self._schedule = in_next_turn(self.write_pending, Share.WRITE)
+            self._schedule()
 
     def _make_room(self, size: int, largest: int) -> None:
         """Make room for an append that ends above the limit, or raise the reason why it cannot be stored."""

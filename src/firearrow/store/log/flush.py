@@ -23,7 +23,7 @@ from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.segments import Segment, sync_names
-from firearrow.store.ours.flush_slot import SYNC_SECONDS, SlotFile
+from firearrow.store.sidecars.flush_slot import SYNC_SECONDS, SlotFile
 from firearrow.telemetry.metrics import Histogram
 
 PAGE_BYTES: Final = 4096

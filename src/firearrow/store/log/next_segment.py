@@ -21,7 +21,7 @@ RETRY_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-class SegmentAhead:
+class NextSegment:
     """Prepares one segment at a time."""
 
     def __init__(self, disk: Disk, segments: Segments, log: CopiedLog, *, zeroed: bool) -> None:
@@ -32,7 +32,7 @@ class SegmentAhead:
         self._needed = asyncio.Event()
         self._needed.set()
         self.failure: DiskError | None = None
-        """Why the next segment is missing; None when there is one or it was not tried yet."""
+        """The reason why the next segment is missing; None when there is one or it was not tried yet."""
         self._one_at_a_time = asyncio.Lock()
         log.on_roll = self._needed.set
 

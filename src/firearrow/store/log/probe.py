@@ -17,7 +17,7 @@ _STORE_MS_AT: Final = 56
 PROBED_BYTES: Final = _STORE_MS_AT + V6_EXTRA + 8
 
 
-class Probed(NamedTuple):
+class ProbedHead(NamedTuple):
     """Fields of a record's head; no checksum was verified."""
 
     size: int
@@ -27,7 +27,7 @@ class Probed(NamedTuple):
     store_ms: int
 
 
-def probe_bytes(data: bytes, physical: int, room: int) -> Probed | None:
+def probe_bytes(data: bytes, physical: int, room: int) -> ProbedHead | None:
     """The head at the start of ``data``; None when it cannot be that of a record of at most ``room`` bytes there."""
     if len(data) < PROBED_BYTES:
         return None
@@ -35,10 +35,10 @@ def probe_bytes(data: bytes, physical: int, room: int) -> Probed | None:
     if magic not in (MAGIC_V1, MAGIC_V2) or stated != physical or not SMALLEST_RECORD <= size <= room:
         return None
     at = _STORE_MS_AT + (V6_EXTRA if sys_flag & BORN_HOST_V6 else 0)
-    return Probed(size, queue_id, queue_offset, sys_flag, _STORE_MS.unpack_from(data, at)[0])
+    return ProbedHead(size, queue_id, queue_offset, sys_flag, _STORE_MS.unpack_from(data, at)[0])
 
 
-async def probe(segments: Segments, physical: int) -> Probed | None:
+async def probe(segments: Segments, physical: int) -> ProbedHead | None:
     """The head of the record at a physical offset; None when there is no record."""
     segment = segments.at(physical) if physical >= 0 else None
     if segment is None:

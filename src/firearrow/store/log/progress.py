@@ -78,7 +78,11 @@ class Progress:
         elif offset <= (self.flushed if level is FLUSHED else self.written):
             call(None)
         else:
-            self._waiters[level].add(offset, call)
+            waiters = self._waiters[level]
+            if waiters.calls and waiters.calls[-1][0] > offset:
+                waiters.add(offset, call)
+            else:  # what `add` does, without the call: most waiters wait for the end of the log
+                waiters.calls.append((offset, call))
 
     async def reached(self, offset: int, level: Level) -> None:
         """Wait until all bytes below ``offset`` have reached the level."""
@@ -117,9 +121,9 @@ class Progress:
         if self.fenced is not None:
             return
         self.written = offset
-        waiters = self._waiters[WRITTEN]
-        if waiters.calls:
-            waiters.reached(offset)
+        calls = self._waiters[WRITTEN].calls
+        while calls and calls[0][0] <= offset:  # what `Waiters.reached` does, without the call
+            calls.popleft()[1](None)
         if self._growth:
             self._wake_growth()
         if self._dispatches_written:

@@ -11,7 +11,7 @@ from firearrow.store.log.segments import Segment
 from firearrow.store.log.waiters import OnReached
 
 
-class Unsynced:
+class UnsyncedSegments:
     """Segments with unsynced bytes, oldest first, and the waiters of a failed write."""
 
     __slots__ = ("_cut_is_taken", "_dirty", "_refused", "on_shortage", "taken_back")

@@ -26,7 +26,7 @@ from typing import Final
 
 from firearrow.store.paths import CONSUME_QUEUE, segment_name
 from firearrow.store.placement import QueueTail
-from firearrow.store.queue.judged import Judged
+from firearrow.store.queue.judged import JudgedSpans
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size
@@ -75,7 +75,7 @@ class ConsumeQueue(QueueTail):
         self.flush_number = 0
         self.made_from = max_offset
         """The first entry that this process made."""
-        self.judged: Judged | None = None
+        self.judged: JudgedSpans | None = None
         """The older entries that were read and judged; None before the first."""
         self.pending: bytearray | None = None
         self.plain = topic != SCHEDULE_TOPIC and is_storable(topic, queue_id)
@@ -97,7 +97,7 @@ class ConsumeQueue(QueueTail):
     def was_judged(self, first: int, end: int) -> None:
         """Note that the entries from ``first`` to before ``end`` lead to their records, which are good."""
         if first < end:
-            self.judged = self.judged or Judged()
+            self.judged = self.judged or JudgedSpans()
             self.judged.add(first, end)
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ SPANS_KEPT: Final = 4
 """The most spans for a queue: one for each group that reads another part of it, with bounded memory."""
 
 
-class Judged:
+class JudgedSpans:
     """Half-open spans of entries."""
 
     __slots__ = ("_spans",)

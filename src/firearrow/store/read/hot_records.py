@@ -10,7 +10,7 @@ Nothing here waits or repairs: None sends the reader to the cold path, where eve
 
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate, compress, islice, pairwise, repeat
 from operator import add, ne
@@ -34,6 +34,8 @@ _stated = struct.Struct(">i8xi4xqq").unpack_from
 
 Columns: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """The physical offsets, sizes and queue offsets of messages. Plain tuples, because every pull makes one."""
+Read: TypeAlias = Callable[[Sequence[int], Sequence[int]], list[bytes] | None]
+"""Reads the bytes at several positions of a file, of these lengths; None when they are not in memory."""
 HotPlan: TypeAlias = tuple[Columns, int, int]
 """The records of one answer if they are in memory, their total size, and the next queue offset."""
 
@@ -106,32 +108,39 @@ def gather(
         return None
     if len(sizes) == 1:
         data = file.read_at(first - start, total) if recent else file.read_hot(first - start, total)
-        right = data is not None and len(data) == total and [_stated(data)] == _expected(queue_id, columns)
-        return [data] if data is not None and right else None
+        return _lone(data, queue_id, columns)
     read = file.gather_at if recent else file.gather_hot
     extent = end - first
     if 0 < extent <= SPAN_BYTES and extent <= total + SPAN_GAP * len(sizes):
         gathered = read((first - start,), (extent,))
-        return None if gathered is None or len(gathered[0]) != extent else _cut(gathered[0], total, queue_id, columns)
+        return _cut(gathered[0], total, queue_id, columns) if gathered is not None else None
     if min(physicals) < first:
         return None
     if _may_touch(columns):
-        runs = _runs(columns)
-        ranges = _ranges(columns, runs)
-        gathered = read([begin - start for begin, _ in ranges], [end - begin for begin, end in ranges])
-        return None if gathered is None else _checked_runs(gathered, runs, queue_id, columns)
+        return _read_runs(read, start, queue_id, columns)
     gathered = read([physical - start for physical in physicals] if start else physicals, sizes)
-    if gathered is None or sum(map(len, gathered)) != total:
-        return None
-    if list(map(_stated, gathered)) != _expected(queue_id, columns):
-        return None
-    return gathered  # type: ignore[return-value]  # a list of bytes that no other code holds
+    return _checked(gathered, total, queue_id, columns) if gathered is not None else None
 
 
 def _expected(queue_id: int, columns: Columns) -> list[tuple[int, ...]]:
     """The fields that each record must state: size, queue, queue offset, physical offset."""
     physicals, sizes, offsets = columns
     return list(zip(sizes, repeat(queue_id), offsets, physicals))
+
+
+def _lone(data: bytes | None, queue_id: int, columns: Columns) -> list[Buffer] | None:
+    """The only record, if it is whole and states the fields of its entry; else None."""
+    (physical,), (size,), (offset,) = columns
+    if data is None or len(data) != size or _stated(data) != (size, queue_id, offset, physical):
+        return None
+    return [data]
+
+
+def _checked(gathered: list[bytes], total: int, queue_id: int, columns: Columns) -> list[Buffer] | None:
+    """The records, if each is whole and states the fields of its entry; else None."""
+    if sum(map(len, gathered)) != total or list(map(_stated, gathered)) != _expected(queue_id, columns):
+        return None
+    return gathered  # type: ignore[return-value]  # a list of bytes that no other code holds
 
 
 def _cut(data: bytes, total: int, queue_id: int, columns: Columns) -> list[Buffer] | None:
@@ -141,6 +150,8 @@ def _cut(data: bytes, total: int, queue_id: int, columns: Columns) -> list[Buffe
     """
     physicals, sizes, _ = columns
     first = physicals[0]
+    if len(data) != physicals[-1] + sizes[-1] - first:
+        return None
     places = [physical - first for physical in physicals] if first else physicals
     try:
         if list(map(_stated, repeat(data), places)) != _expected(queue_id, columns):
@@ -161,11 +172,14 @@ def _may_touch(columns: Columns) -> bool:
     return len(sizes) > 1 and (physicals[0] + sizes[0] == physicals[1] or physicals[-2] + sizes[-2] == physicals[-1])
 
 
-def _checked_runs(
-    gathered: list[bytes], runs: list[tuple[int, int]], queue_id: int, columns: Columns
-) -> list[Buffer] | None:
-    """The runs, if every record in them states the fields of its entry; else None."""
+def _read_runs(read: Read, start: int, queue_id: int, columns: Columns) -> list[Buffer] | None:
+    """The runs of touching records, if every record in them states the fields of its entry; else None."""
     physicals, sizes, _ = columns
+    runs = _runs(columns)
+    ranges = _ranges(columns, runs)
+    gathered = read([begin - start for begin, _ in ranges], [end - begin for begin, end in ranges])
+    if gathered is None:
+        return None
     stated: list[tuple[int, ...]] = []
     for (first, until), data in zip(runs, gathered, strict=True):
         begin = physicals[first]

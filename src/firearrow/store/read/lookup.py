@@ -60,7 +60,7 @@ class Boundary(Enum):
     """The last message that was stored at that time or earlier."""
 
 
-class Found(NamedTuple):
+class LookupResult(NamedTuple):
     """Messages with a key, newest first, and the end of the index."""
 
     records: list[bytes]
@@ -118,7 +118,7 @@ class Lookups:
         end_ms: int,
         is_wanted: IsWanted = lambda _record, _head: True,
         give_way: GiveWay = breathe,
-    ) -> Found:
+    ) -> LookupResult:
         """Messages of a topic with a key that were stored between two times, both included.
 
         Those that are not wanted do not count: the search goes on behind them, until its work is done (`MOST_WORK`).
@@ -127,7 +127,7 @@ class Lookups:
         """
         index = self._index
         if index is None:
-            return Found([], 0, 0)
+            return LookupResult([], 0, 0)
         most, times = min(max_messages, MAX_FOUND), (begin_ms, end_ms)
         for _ in range(_REBUILDS):
             async with self._repair:
@@ -141,7 +141,7 @@ class Lookups:
                     raise
             else:
                 if begun == self._repairs:
-                    return Found(await self._records(places), *index.files.last_update)
+                    return LookupResult(await self._records(places), *index.files.last_update)
         raise OffsetNotStored(f"the index stays unreadable after {_REBUILDS} repairs; look at the disk")
 
     async def _with_key(

@@ -75,7 +75,7 @@ _Wanted: TypeAlias = tuple[int, int, int, int, bool]
 """Queue offset, physical offset, size, tag code, and whether the message passes the filter."""
 
 
-class _Wrong(NamedTuple):
+class _WrongEntry(NamedTuple):
     """An entry that does not lead to its record."""
 
     offset: int
@@ -228,7 +228,7 @@ class QueueReader:
 
     # ---- cold
 
-    async def _read_cold(self, queue: ConsumeQueue, request: ReadRequest, entries: bytes) -> ReadResult | _Wrong:
+    async def _read_cold(self, queue: ConsumeQueue, request: ReadRequest, entries: bytes) -> ReadResult | _WrongEntry:
         """Read and check every record; return the first wrong entry if no good one comes before it."""
         stamped = await self._read_stamped(queue, request, entries) if request.tags is None else None
         if stamped is not None:
@@ -245,14 +245,15 @@ class QueueReader:
             if data is None and len(span) > 1:
                 spans.extendleft([wanted] for wanted in reversed(span))
                 continue
-            wrong = span[0][0] if data is None else self._check(queue, data, span)
-            right = span if wrong is None else [wanted for wanted in span if wanted[0] < wrong]
+            right: list[_Wanted] = []
             if data is not None:
-                _add_slices(buffers, data, span[0][1], [wanted for wanted in right if wanted[4]])
+                right = self._right(queue, data, span)
+                _add_slices(buffers, data, span[0][1], right)
             good += right
-            queue.was_judged(request.offset, right[-1][0] + 1 if wrong is None else wrong)
+            wrong = span[len(right)][0] if len(right) < len(span) else None
+            queue.was_judged(request.offset, span[-1][0] + 1 if wrong is None else wrong)
             if wrong is not None:
-                return self._answer(queue, _Plan(good, wrong), buffers) if good else _Wrong(wrong)
+                return self._answer(queue, _Plan(good, wrong), buffers) if good else _WrongEntry(wrong)
         return self._answer(queue, plan, buffers)
 
     async def _read_stamped(self, queue: ConsumeQueue, request: ReadRequest, entries: bytes) -> ReadResult | None:
@@ -315,23 +316,20 @@ class QueueReader:
         except OffsetNotStored:
             return None
 
-    def _check(self, queue: ConsumeQueue, data: bytes, span: list[_Wanted]) -> int | None:
-        """The offset of the first entry that does not lead to a good record of its own; None when all do."""
+    def _right(self, queue: ConsumeQueue, data: bytes, span: list[_Wanted]) -> list[_Wanted]:
+        """The records up to the first entry that does not lead to a good record of its own."""
         start = span[0][1]
         covers = self._ranges.covers
-        for offset, physical, size, code, _ in span:
+        for number, (offset, physical, size, code, _) in enumerate(span):
             try:
                 head, _ = judge(data, physical - start, physical, ours=covers(physical))
             except BadRecord:
-                return offset
-            if (head.size, head.queue_id, head.queue_offset) != (size, queue.queue_id, offset):
-                return offset
-            properties = head.properties(data)
-            if head.topic != queue.topic:
-                return offset
-            if not may_have_code(code, head.topic, properties, head.store_timestamp, self._delays):
-                return offset
-        return None
+                return span[:number]
+            if (head.topic, head.size, head.queue_id, head.queue_offset) != (queue.topic, size, queue.queue_id, offset):
+                return span[:number]
+            if not may_have_code(code, head.topic, head.properties(data), head.store_timestamp, self._delays):
+                return span[:number]
+        return span
 
 
 def _looked_at(request: ReadRequest) -> int:
@@ -394,10 +392,12 @@ def _spans(wanted: list[_Wanted], segment_bytes: int) -> list[list[_Wanted]]:
 
 
 def _add_slices(buffers: list[Buffer], data: bytes, start: int, records: list[_Wanted]) -> None:
-    """Add the records' bytes, touching records as one buffer."""
+    """Add the bytes of the records that pass the filter, touching records as one buffer."""
     view = memoryview(data)
     at = end = -1
-    for _, physical, size, _, _ in records:
+    for _, physical, size, _, passes in records:
+        if not passes:
+            continue
         if physical != end:
             if end >= 0:
                 buffers.append(view[at - start : end - start])

@@ -15,8 +15,8 @@ import msgspec
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.log.segments import Segments
-from firearrow.store.ours.sealed_json import read_sealed, write_sealed
 from firearrow.store.paths import DAMAGE, QUARANTINE, quarantine_path
+from firearrow.store.sidecars.sealed_json import read_sealed, write_sealed
 
 PIECE_BYTES: Final = 1 << 20
 MAX_ENTRIES: Final = 10_000
@@ -34,7 +34,7 @@ class BadRange(msgspec.Struct, frozen=True, array_like=True, order=True):
     kind: str = "damage"
 
 
-class _Contents(msgspec.Struct):
+class _DamageContents(msgspec.Struct):
     bad: list[BadRange] = []
 
 
@@ -51,7 +51,7 @@ class Damage:
     @classmethod
     async def load(cls, disk: Disk, clock: Clock) -> "Damage":
         """Read the table; empty when there is no file."""
-        contents = await read_sealed(disk, DAMAGE, _Contents)
+        contents = await read_sealed(disk, DAMAGE, _DamageContents)
         return cls(disk, clock, contents.bad if contents else [])
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class Damage:
 
     async def _save(self) -> None:
         self._cut = self._cut[-MAX_ENTRIES:]
-        await write_sealed(self._disk, DAMAGE, _Contents(bad=self._skipped + self._cut))
+        await write_sealed(self._disk, DAMAGE, _DamageContents(bad=self._skipped + self._cut))
 
     async def _copy(self, segments: Segments, start: int, end: int, path: str) -> None:
         """Copy a range of the log to a file, durably."""

@@ -5,6 +5,7 @@ the abort file is ours before the log changes; the log is durable before the slo
 durably, before the first append. A cut that the log owes is done after recovery, before anything else.
 """
 
+import logging
 import struct
 from typing import NamedTuple
 from zlib import crc32
@@ -15,24 +16,26 @@ from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
 from firearrow.store.epochs.replica_files import ReplicaFiles
 from firearrow.store.log.segments import Segments, load_segments
-from firearrow.store.ours.flush_slot import SlotFile
-from firearrow.store.ours.range_file import RangeFile
 from firearrow.store.paths import CHECKPOINT, COMMIT_LOG, NEXT_SEGMENT, OURS
+from firearrow.store.recovery.cut import cut_off, make_cut_durable
 from firearrow.store.recovery.damage import Damage
-from firearrow.store.recovery.owed_cut import CutLog
 from firearrow.store.recovery.presence import Presence
 from firearrow.store.recovery.recover import (
-    Ending,
     ForeignRecord,
-    Known,
-    Recovered,
+    LogFacts,
+    RecoveredLog,
     Recovery,
+    RunEnding,
     check_from,
     known_from_apache,
     known_from_slot,
     trim_ranges,
 )
-from firearrow.store.recovery.scan import Scanner
+from firearrow.store.recovery.scan import LogScanner
+from firearrow.store.sidecars.flush_slot import SlotFile
+from firearrow.store.sidecars.range_file import RangeFile
+
+log = logging.getLogger(__name__)
 
 _CHECKPOINT_TIMES = struct.Struct(">qq")
 _CHECKPOINT_MARGIN_MS = 3000
@@ -43,11 +46,11 @@ class OpenedLog(NamedTuple):
 
     presence: Presence
     segments: Segments
-    scanner: Scanner
+    scanner: LogScanner
     ranges: RangeFile
     damage: Damage
     slot: SlotFile
-    recovered: Recovered
+    recovered: RecoveredLog
     died: bool
     """Whether the last run did not end in order."""
     is_foreign: bool
@@ -76,13 +79,13 @@ async def _opened(
     slot = await SlotFile.open(disk, boot_id, config.verify_window_bytes)
     ranges = await RangeFile.load(disk)
     segments = await load_segments(disk, config.mapped_file_size_commit_log, ranges.segment_bytes)
-    scanner = Scanner(segments, ranges.ranges)
+    scanner = LogScanner(segments, ranges.ranges)
     damage = await Damage.load(disk, clock)
     checkpoint = await _checkpoint(disk)
     opening = _Opening(disk, segments, scanner, ranges, damage, slot, presence, checkpoint, boot_id)
     replica = await ReplicaFiles.load(disk)
     recovered, is_foreign = await opening.recover()
-    recovered = await CutLog(disk, segments, damage, slot, replica).settle(recovered)
+    recovered = await opening.settle(recovered, replica)
     ranges.ranges.finish(recovered.end)
     if not is_copy:
         ranges.ranges.begin(recovered.end)
@@ -94,7 +97,7 @@ async def _opened(
 class _Opening(NamedTuple):
     disk: Disk
     segments: Segments
-    scanner: Scanner
+    scanner: LogScanner
     ranges: RangeFile
     damage: Damage
     slot: SlotFile
@@ -102,7 +105,7 @@ class _Opening(NamedTuple):
     checkpoint: bytes
     boot_id: str
 
-    async def recover(self) -> tuple[Recovered, bool]:
+    async def recover(self) -> tuple[RecoveredLog, bool]:
         is_foreign = self._others_wrote()
         known = await self._known_with_trimmed_ranges() if is_foreign else await self._known()
         await self.presence.enter()
@@ -112,6 +115,31 @@ class _Opening(NamedTuple):
             known = await self._known_with_trimmed_ranges()
         return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run(), True
 
+    async def settle(self, recovered: RecoveredLog, replica: ReplicaFiles) -> RecoveredLog:
+        """Cut the log where it owes that; return the log as it is then, with a history that agrees with it.
+
+        Epochs that begin behind the end of the log were lost with the power, and epochs whose files were all deleted
+        are forgotten.
+        """
+        offset, epochs = replica.cut.offset, replica.history.epochs
+        if offset is not None:
+            if offset < recovered.end:
+                recovered = await self._cut(recovered, offset)
+            epochs = epochs.cut(offset)
+        await replica.history.replace(epochs.ended(recovered.end).kept_from(self.segments.min_offset))
+        return recovered
+
+    async def _cut(self, recovered: RecoveredLog, offset: int) -> RecoveredLog:
+        checked_from = min(recovered.checked_from, offset)
+        # First the slot: bytes below its flushed offset would count as lost after a crash within the cut.
+        await self.slot.begin(offset, checked_from)
+        cut = await cut_off(self.segments, self.damage, offset, "not in the master's log")
+        await make_cut_durable(self.disk, self.segments)
+        await self.damage.clip(offset)
+        extra = {"cut_bytes": cut, "end": offset}
+        log.warning("cut %d bytes off the log at %d: the master does not have them", cut, offset, extra=extra)
+        return recovered._replace(end=offset, checked_from=checked_from, cut_bytes=recovered.cut_bytes + cut)
+
     def _others_wrote(self) -> bool:
         slot = self.slot.found
         if slot is None:
@@ -120,19 +148,19 @@ class _Opening(NamedTuple):
             return True
         return self.presence.died_elsewhere or (not slot.closed and not self.presence.died)
 
-    async def _known(self) -> Known:
+    async def _known(self) -> LogFacts:
         slot = self.slot.found
         if slot is not None:
             return known_from_slot(slot, self.boot_id, self.segments.min_offset)
         return await self._as_apache()
 
-    async def _as_apache(self) -> Known:
+    async def _as_apache(self) -> LogFacts:
         died = self.presence.died
         return await known_from_apache(
             self.segments, self.scanner, died=died, checkpoint_ms=_checkpoint_ms(self.checkpoint)
         )
 
-    async def _known_with_trimmed_ranges(self) -> Known:
+    async def _known_with_trimmed_ranges(self) -> LogFacts:
         """Trim our stamped ranges to the records that we wrote, and treat the rest as Apache's."""
         end = await trim_ranges(self.segments, self.ranges.ranges)
         await self.ranges.save(self.segments.size)
@@ -142,7 +170,7 @@ class _Opening(NamedTuple):
             return known
         flushed = min(slot.flushed, end)
         start = check_from(slot, flushed, self.segments.min_offset)
-        return Known(Ending.UNKNOWN, flushed, min(start, known.start))
+        return LogFacts(RunEnding.UNKNOWN, flushed, min(start, known.start))
 
 
 async def _checkpoint(disk: Disk) -> bytes:

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.log.segments import Segment, Segments, sync_names
-from firearrow.store.ours.sidecar import FlushSlot
-from firearrow.store.ours.stamped_ranges import Ranges
 from firearrow.store.recovery.cut import cut_off
 from firearrow.store.recovery.damage import PIECE_BYTES, Damage
-from firearrow.store.recovery.scan import Scanner, Stop
+from firearrow.store.recovery.scan import LogScanner, Stop
+from firearrow.store.sidecars.sidecar import FlushSlot
+from firearrow.store.sidecars.stamped_ranges import Ranges
 
 APACHE_CLEAN_SEGMENTS: Final = 3
 """The number of segments that Apache 4.9 checks after an orderly exit."""
@@ -33,7 +33,7 @@ CUT_REASON: Final = "behind the log's end"
 logger = logging.getLogger(__name__)
 
 
-class Ending(Enum):
+class RunEnding(Enum):
     """The end of the last run, as far as the log is concerned."""
 
     POWER = "the power was lost"
@@ -42,17 +42,17 @@ class Ending(Enum):
     UNKNOWN = "another program wrote last, or nothing is recorded"
 
 
-class Known(NamedTuple):
+class LogFacts(NamedTuple):
     """The facts about the log that are known before it is read."""
 
-    ending: Ending
+    ending: RunEnding
     flushed: int
     """The offset below which everything was acknowledged; -1 when unknown."""
     start: int
     """The offset to check from: always the start of a record."""
 
 
-class Recovered(NamedTuple):
+class RecoveredLog(NamedTuple):
     """The log after recovery."""
 
     end: int
@@ -62,11 +62,11 @@ class Recovered(NamedTuple):
     cut_bytes: int
 
 
-def known_from_slot(slot: FlushSlot, boot_id: str, min_offset: int) -> Known:
+def known_from_slot(slot: FlushSlot, boot_id: str, min_offset: int) -> LogFacts:
     """Return the facts that our flush slot gives."""
     same = boot_id != "" and slot.boot_id == boot_id
-    ending = Ending.CLOSED if slot.closed else Ending.PROCESS if same else Ending.POWER
-    return Known(ending, slot.flushed, check_from(slot, slot.flushed, min_offset))
+    ending = RunEnding.CLOSED if slot.closed else RunEnding.PROCESS if same else RunEnding.POWER
+    return LogFacts(ending, slot.flushed, check_from(slot, slot.flushed, min_offset))
 
 
 def check_from(slot: FlushSlot, flushed: int, min_offset: int) -> int:
@@ -77,20 +77,20 @@ def check_from(slot: FlushSlot, flushed: int, min_offset: int) -> int:
     return min(max(slot.boundary, min_offset), flushed)
 
 
-async def known_from_apache(segments: Segments, scanner: Scanner, *, died: bool, checkpoint_ms: int) -> Known:
+async def known_from_apache(segments: Segments, scanner: LogScanner, *, died: bool, checkpoint_ms: int) -> LogFacts:
     """Return the facts that Apache's files give: the offset to start from, but no acknowledged offset."""
     in_order = [segment for segment in segments if await scanner.is_good(segment.start)]
     if not in_order:
-        return Known(Ending.UNKNOWN, -1, segments.min_offset)
+        return LogFacts(RunEnding.UNKNOWN, -1, segments.min_offset)
     if not died:
-        return Known(Ending.UNKNOWN, -1, in_order[-APACHE_CLEAN_SEGMENTS:][0].start)
+        return LogFacts(RunEnding.UNKNOWN, -1, in_order[-APACHE_CLEAN_SEGMENTS:][0].start)
     for segment in reversed(in_order):
         if await _first_store_ms(scanner, segment) <= checkpoint_ms:
-            return Known(Ending.UNKNOWN, -1, segment.start)
-    return Known(Ending.UNKNOWN, -1, in_order[0].start)
+            return LogFacts(RunEnding.UNKNOWN, -1, segment.start)
+    return LogFacts(RunEnding.UNKNOWN, -1, in_order[0].start)
 
 
-async def _first_store_ms(scanner: Scanner, segment: Segment) -> int:
+async def _first_store_ms(scanner: LogScanner, segment: Segment) -> int:
     walked = await scanner.walk(segment.start, segment.end)
     return walked.heads[0].store_timestamp if walked.heads else 0
 
@@ -100,7 +100,7 @@ async def trim_ranges(segments: Segments, ranges: Ranges) -> int:
 
     Goes from the newest segment back; a segment without any stamped record in our ranges is passed over.
     """
-    scanner = Scanner(segments, ranges)
+    scanner = LogScanner(segments, ranges)
     for segment in reversed(list(segments)):
         if ranges.end is not None and segment.start >= ranges.end:
             continue
@@ -112,7 +112,7 @@ async def trim_ranges(segments: Segments, ranges: Ranges) -> int:
     return segments.min_offset
 
 
-async def _last_stamped(scanner: Scanner, segment: Segment, ranges: Ranges) -> int | None:
+async def _last_stamped(scanner: LogScanner, segment: Segment, ranges: Ranges) -> int | None:
     last = None
     at = segment.start
     while at < segment.end:
@@ -136,7 +136,7 @@ class ForeignRecord(Exception):
 class Recovery:
     """One recovery of one log. No file is changed before the whole log was read."""
 
-    def __init__(self, disk: Disk, segments: Segments, scanner: Scanner, damage: Damage, known: Known) -> None:
+    def __init__(self, disk: Disk, segments: Segments, scanner: LogScanner, damage: Damage, known: LogFacts) -> None:
         self._disk = disk
         self._segments = segments
         self._scanner = scanner
@@ -144,7 +144,7 @@ class Recovery:
         self._known = known
         self._last_store_ms = 0
 
-    async def run(self) -> Recovered:
+    async def run(self) -> RecoveredLog:
         """Find the end of the log, copy and cut the tail behind it, and make the result durable."""
         at = self._known.start
         found: list[tuple[int, int, str]] = []
@@ -160,7 +160,9 @@ class Recovery:
             self._damage.report(start, end, reason)
         await self._damage.keep(self._segments)
         # After an orderly close there are no bytes behind the end, so there is no need to search.
-        cut = 0 if self._known.ending is Ending.CLOSED else await cut_off(self._segments, self._damage, at, CUT_REASON)
+        cut = (
+            0 if self._known.ending is RunEnding.CLOSED else await cut_off(self._segments, self._damage, at, CUT_REASON)
+        )
         damaged = len(self._damage) - known_before
         if damaged or cut:
             extra = {"damaged_ranges": damaged, "cut_bytes": cut, "end": at}
@@ -169,7 +171,7 @@ class Recovery:
         if self._known.flushed >= 0:
             await self._write_again(self._known.flushed, at)
         await self._make_durable()
-        return Recovered(at, self._known.start, self._last_store_ms, damaged, cut)
+        return RecoveredLog(at, self._known.start, self._last_store_ms, damaged, cut)
 
     async def _good_until(self, at: int) -> tuple[int, str | None]:
         """Walk good records; return where they end, and what is wrong there (None: the files end)."""
@@ -180,7 +182,7 @@ class Recovery:
             if walked.heads:
                 self._last_store_ms = max(self._last_store_ms, walked.heads[-1].store_timestamp)
             at = walked.end
-            if walked.stop is Stop.FOREIGN and self._known.ending is not Ending.UNKNOWN:
+            if walked.stop is Stop.FOREIGN and self._known.ending is not RunEnding.UNKNOWN:
                 raise ForeignRecord
             if walked.stop in (Stop.BAD, Stop.FOREIGN):
                 return at, walked.reason
@@ -192,7 +194,7 @@ class Recovery:
             found = await self._scanner.next_good(bad, flushed)
             # The flushed offset is always the end of a record.
             return flushed if found is None else found
-        if ending in (Ending.POWER, Ending.CLOSED):
+        if ending in (RunEnding.POWER, RunEnding.CLOSED):
             return None
         return await self._scanner.next_good(bad, self._segments.max_offset)
 
@@ -211,7 +213,7 @@ class Recovery:
     async def _make_durable(self) -> None:
         """Sync every segment that may hold unsynced bytes, and the names of all segments."""
         for segment in self._segments:
-            if segment.unsynced or segment.end > self._known.start or self._known.ending is Ending.UNKNOWN:
+            if segment.unsynced or segment.end > self._known.start or self._known.ending is RunEnding.UNKNOWN:
                 await segment.file.sync()
                 segment.unsynced = False
         await sync_names(self._disk)

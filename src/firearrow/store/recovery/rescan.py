@@ -15,7 +15,7 @@ from firearrow.store.placement import Placed
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.recovery.damage import Damage
 from firearrow.store.recovery.open_log import OpenedLog
-from firearrow.store.recovery.scan import PIECE_BYTES, Scanner, Stop, TailOf, row_of
+from firearrow.store.recovery.scan import PIECE_BYTES, LogScanner, Stop, TailOf, row_of
 
 PIECE_BESIDE_OTHERS: Final = 128 << 10
 """Bytes checked before the walk yields to the loop: a few milliseconds of small messages."""
@@ -64,7 +64,7 @@ async def last_lives(
 
 
 async def pieces_again(
-    scanner: Scanner, damage: Damage, start: int, end: int, piece_bytes: int = PIECE_BYTES
+    scanner: LogScanner, damage: Damage, start: int, end: int, piece_bytes: int = PIECE_BYTES
 ) -> AsyncIterator[tuple[bytes, list[RecordHead]]]:
     """The good records between two physical offsets, with their bytes. ``start`` must be the start of a record."""
     at = start

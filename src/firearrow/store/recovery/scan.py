@@ -15,9 +15,9 @@ from firearrow.record.decode import RecordHead, peek, size_and_magic
 from firearrow.record.layout import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC, SMALLEST_RECORD
 from firearrow.record.stamp import STAMP_SIZE, stamp_of, stamps_of
 from firearrow.store.log.segments import Segment, Segments
-from firearrow.store.ours.stamped_ranges import Ranges
 from firearrow.store.placement import Placed, QueueTail
 from firearrow.store.recovery.verify import judge, written_by_another
+from firearrow.store.sidecars.stamped_ranges import Ranges
 
 PIECE_BYTES: Final = 4 << 20
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
@@ -29,7 +29,7 @@ TailOf: TypeAlias = Callable[[str, int], QueueTail]
 
 
 class Stop(Enum):
-    """Why a walk ended where it did."""
+    """The reason why a walk ended where it did."""
 
     MORE = "there may be more"
     SEGMENT_END = "the segment is full"
@@ -37,7 +37,7 @@ class Stop(Enum):
     FOREIGN = "the next record lies in our range and is another program's"
 
 
-class Walked(NamedTuple):
+class WalkResult(NamedTuple):
     """Good records in one piece of the log, and why the walk stopped after them."""
 
     piece: bytes
@@ -50,18 +50,18 @@ class Walked(NamedTuple):
     reason: str = ""
 
 
-class Scanner:
+class LogScanner:
     """Reads the records in the files of the log."""
 
     def __init__(self, segments: Segments, ranges: Ranges) -> None:
         self._segments = segments
         self._ranges = ranges
 
-    async def walk(self, start: int, end: int | None = None, piece_bytes: int = PIECE_BYTES) -> Walked:
+    async def walk(self, start: int, end: int | None = None, piece_bytes: int = PIECE_BYTES) -> WalkResult:
         """The good records from ``start`` on: at least one unless the first is bad, at most a piece of them."""
         segment = self._segments.at(start)
         if segment is None:
-            return Walked(b"", start, [], start, Stop.BAD, "the file is missing")
+            return WalkResult(b"", start, [], start, Stop.BAD, "the file is missing")
         limit = segment.end if end is None else min(end, segment.end)
         piece = await segment.file.read(start - segment.start, min(piece_bytes, limit - start))
         walked = self._walk_piece(piece, start, segment)
@@ -83,7 +83,7 @@ class Scanner:
         """Whether a file was deleted during an await."""
         return self._segments.at(segment.start) is not segment
 
-    def _walk_piece(self, piece: bytes, base: int, segment: Segment) -> Walked:
+    def _walk_piece(self, piece: bytes, base: int, segment: Segment) -> WalkResult:
         heads: list[RecordHead] = []
         at, length = 0, len(piece)
         view = memoryview(piece)
@@ -94,7 +94,7 @@ class Scanner:
             if physical >= ours_until:
                 ours, ours_until = self._ranges.owner(physical)
             if magic == BLANK_MAGIC and size == segment.end - physical:
-                return Walked(piece, base, heads, segment.end, Stop.SEGMENT_END)
+                return WalkResult(piece, base, heads, segment.end, Stop.SEGMENT_END)
             if size > length - at and size <= segment.end - physical:
                 break
             try:
@@ -109,10 +109,10 @@ class Scanner:
                     head, _ = judge(piece, at, physical, ours=ours)
             except BadRecord as bad:
                 foreign = ours and written_by_another(piece, at, physical)
-                return Walked(piece, base, heads, physical, Stop.FOREIGN if foreign else Stop.BAD, str(bad))
+                return WalkResult(piece, base, heads, physical, Stop.FOREIGN if foreign else Stop.BAD, str(bad))
             heads.append(head)
             at = head.end
-        return Walked(piece, base, heads, base + at, Stop.MORE)
+        return WalkResult(piece, base, heads, base + at, Stop.MORE)
 
     async def untouched(self, start: int, end: int, piece_bytes: int) -> int:
         """The end of the records from ``start`` on whose stamps are right.

@@ -24,7 +24,7 @@ from firearrow.store.timer.layout import (
     UNIT,
     UNIT_BYTES,
     Slot,
-    Span,
+    SlotTime,
     TimerCheck,
     slot_span,
 )
@@ -49,7 +49,7 @@ _TIMES_ENOUGH: Final = 4096
 _pack_unit = UNIT.pack
 
 
-class Timed(NamedTuple):
+class TimedMessage(NamedTuple):
     """A message to be added to the wheel."""
 
     due_ms: int
@@ -142,7 +142,7 @@ class TimerFiles:
 
     # ---- slots
 
-    def add(self, messages: list[Timed], now_ms: int) -> None:
+    def add(self, messages: list[TimedMessage], now_ms: int) -> None:
         """Add messages to their slots, in order; none when the timer log cannot be written."""
         log, wheel, written_ms = self.log, self.wheel, self.floor(now_ms)
         units = []
@@ -166,15 +166,15 @@ class TimerFiles:
         self.read_ms = min(self.read_ms, *touched)
         self.added_ms = min(self.added_ms, *touched)
 
-    def span(self, due_ms: int, now_ms: int) -> Span | None:
+    def span(self, due_ms: int, now_ms: int) -> SlotTime | None:
         """Return the slot that a message goes to; None when no place near it is free."""
         return free_span(self.wheel, due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
 
-    def own_span(self, due_ms: int, now_ms: int) -> Span:
+    def own_span(self, due_ms: int, now_ms: int) -> SlotTime:
         """Return the slot of a message if its place is free."""
         return slot_span(due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
 
-    def _span(self, due_ms: int, written_ms: int) -> Span:
+    def _span(self, due_ms: int, written_ms: int) -> SlotTime:
         span = self.span(due_ms, written_ms)
         if span is None:
             raise DiskError(f"the timer wheel has no free place for messages of {due_ms} ms after 1970 and near it")
@@ -223,7 +223,7 @@ class TimerFiles:
         self.wheel.close()
 
 
-def _unit(message: Timed, span: Span, before: int, written_ms: int) -> bytes:
+def _unit(message: TimedMessage, span: SlotTime, before: int, written_ms: int) -> bytes:
     # An overdue message counts as written in its slot: a broker may be down for longer than the 24 days of an int.
     written_ms = min(written_ms, span.due_ms)
     return _pack_unit(

@@ -135,14 +135,14 @@ def filler(left: int) -> bytes:
     return FILLER.pack(left, 0, FILLER_MAGIC)
 
 
-class Span(NamedTuple):
+class SlotTime(NamedTuple):
     """The slot of a message: its time, and whether the message is stored again then."""
 
     due_ms: int
     rolls: bool
 
 
-def slot_span(due_ms: int, now_ms: int, window_slots: int, precision_ms: int) -> Span:
+def slot_span(due_ms: int, now_ms: int, window_slots: int, precision_ms: int) -> SlotTime:
     """Return the slot of a message that is due at ``due_ms``, a multiple of the precision. Java: ``doEnqueue``.
 
     A message beyond the window goes to the end of the window, or to its middle when only a third of a window or less is
@@ -151,7 +151,7 @@ def slot_span(due_ms: int, now_ms: int, window_slots: int, precision_ms: int) ->
     window_ms = window_slots * precision_ms
     left_ms = due_ms - now_ms
     if left_ms < window_ms:
-        return Span(due_ms, rolls=False)
+        return SlotTime(due_ms, rolls=False)
     if left_ms - window_ms < window_slots // 3 * precision_ms:
-        return Span(now_ms + window_slots // 2 * precision_ms, rolls=True)
-    return Span(now_ms + window_ms, rolls=True)
+        return SlotTime(now_ms + window_slots // 2 * precision_ms, rolls=True)
+    return SlotTime(now_ms + window_ms, rolls=True)

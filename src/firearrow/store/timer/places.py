@@ -7,14 +7,14 @@ its time, and is stored again from there; without one before its time, it goes t
 
 from typing import Final
 
-from firearrow.store.timer.layout import Span, slot_span
+from firearrow.store.timer.layout import SlotTime, slot_span
 from firearrow.store.timer.wheel import Wheel
 
 MOST_STEPS: Final = 4096
 """Slots that are looked at on either side."""
 
 
-def free_span(wheel: Wheel, due_ms: int, now_ms: int, window_slots: int, precision_ms: int) -> Span | None:
+def free_span(wheel: Wheel, due_ms: int, now_ms: int, window_slots: int, precision_ms: int) -> SlotTime | None:
     """Return the slot for a message that is due in the slot ``due_ms``; None when no place near it is free.
 
     Slots from ``now_ms`` on, the slot of this moment, are not over.
@@ -25,11 +25,11 @@ def free_span(wheel: Wheel, due_ms: int, now_ms: int, window_slots: int, precisi
     first_ms = max(now_ms, span.due_ms - MOST_STEPS * precision_ms)
     for time_ms in range(span.due_ms - precision_ms, first_ms, -precision_ms):
         if _is_free(wheel, time_ms):
-            return Span(time_ms, rolls=True)
+            return SlotTime(time_ms, rolls=True)
     later_ms = max(span.due_ms, now_ms)
     for time_ms in range(later_ms + precision_ms, later_ms + MOST_STEPS * precision_ms, precision_ms):
         if _is_free(wheel, time_ms):
-            return Span(time_ms, rolls=span.rolls)
+            return SlotTime(time_ms, rolls=span.rolls)
     return None
 
 

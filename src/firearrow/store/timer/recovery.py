@@ -33,7 +33,7 @@ NEVER_MS: Final = 2**63 - 1
 _WORK_AT_ONCE: Final = 2048
 
 
-class Recovered(NamedTuple):
+class RecoveredTimerLog(NamedTuple):
     """The timer log after recovery."""
 
     end: int
@@ -75,7 +75,7 @@ async def load_snapshot(disk: Disk, wheel: Wheel) -> int | None:
 
 async def recover(
     log: TimerLog, wheel: Wheel, check: TimerCheck, *, covered: int, log_tail: int, asked_from: int
-) -> Recovered:
+) -> RecoveredTimerLog:
     """Bring wheel and timer log into agreement. ``covered`` is the end of the timer log that the wheel holds for
     certain, ``log_tail`` the end of the commit log, ``asked_from`` the physical offset of the checkpoint's entry."""
     covered = max(covered, log.start)
@@ -136,7 +136,7 @@ async def _clean(wheel: Wheel, read_ms: int, end: int) -> tuple[int, int]:
 
 async def _replay(
     log: TimerLog, wheel: Wheel, check: TimerCheck, position: int, covered: int, end: int, asked_from: int
-) -> Recovered:
+) -> RecoveredTimerLog:
     """Lay the units from ``position`` on over the wheel.
 
     A unit since the checkpoint may be due before the checkpoint's time: there was none yet, or the clock was set back.
@@ -165,7 +165,7 @@ async def _replay(
             if len(data) < UNIT_BYTES:
                 position = start + log.file_bytes
         await pace.did(1 + len(data) // UNIT_BYTES)
-    return Recovered(end, laid, first_ms, frozenset(in_log))
+    return RecoveredTimerLog(end, laid, first_ms, frozenset(in_log))
 
 
 def _lay(wheel: Wheel, counted: dict[int, int], due_ms: int, position: int, *, is_new: bool, deletes: bool) -> bool:

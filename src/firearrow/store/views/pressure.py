@@ -20,9 +20,9 @@ class Pressure:
 
     def __init__(self, waiting_bytes: Callable[[], int], limit: int, onlookers: list[View]) -> None:
         self.refusal: ResourceShortage | None = None
-        """Why sends must be refused; None while they are accepted."""
+        """The reason why sends must be refused; None while they are accepted."""
         self.stalled: DiskError | None = None
-        """Why the last flush failed; None if it succeeded."""
+        """The reason why the last flush failed; None if it succeeded."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when `refusal` changes."""
         self._waiting_bytes = waiting_bytes

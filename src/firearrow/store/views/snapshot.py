@@ -7,7 +7,8 @@ last complete frame has the greater number counts::
 
     0 magic 8 "FAVIEWS1"   8 number 8   16 length of the body 4   20 CRC-32 of 8..19 and the body 4   24 body
 
-The body is lines of JSON: a `Standing`, then tables of queues by topic, some hundreds a line. A frame is synced before
+The body is lines of JSON: a `ViewsState`, then tables of queues by topic, some hundreds a line. A frame is synced
+before
 the next is written, so only the last can be torn; a torn frame is ignored.
 
 After an orderly close the journal is trusted, so that a start with 50,000 queues reads one file. After a crash every
@@ -26,9 +27,9 @@ from msgspec import Struct
 from firearrow.runtime.disk.door import Disk, File
 from firearrow.runtime.turn import Pace
 from firearrow.store.index.key_index import IndexState
-from firearrow.store.ours.copies import read_copies
 from firearrow.store.paths import OURS
 from firearrow.store.queue.consume_queue import ConsumeQueue
+from firearrow.store.sidecars.copies import read_copies
 
 VIEWS: Final = f"{OURS}/views.journal"
 COPIES: Final = (VIEWS, f"{VIEWS}.bak")
@@ -46,7 +47,7 @@ QueueState = tuple[int, int, int]
 Tables = dict[str, list[QueueState]]
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class ViewsState(Struct, frozen=True, kw_only=True):
     """The state of queues and index at one offset of the log, without the single queues."""
 
     durable: int
@@ -63,7 +64,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 
 class _Frame(Struct, frozen=True, kw_only=True):
-    standing: Standing
+    standing: ViewsState
     deleted: list[str]
     """Deleted topics; queues of such a topic in the same frame were created after the deletion."""
 
@@ -71,7 +72,7 @@ class _Frame(Struct, frozen=True, kw_only=True):
 class Snapshot(Struct, frozen=True, kw_only=True):
     """The contents of the journal."""
 
-    standing: Standing
+    standing: ViewsState
     topics: dict[str, dict[int, QueueState]]
 
 
@@ -91,7 +92,7 @@ class ViewsJournal:
         """Whether the next frame must hold every queue."""
         return not self._end or self._end - self._first_bytes > max(self._first_bytes, LEAST_REPLACED)
 
-    async def write(self, standing: Standing, deleted: Iterable[str], queues: Iterable[ConsumeQueue]) -> None:
+    async def write(self, standing: ViewsState, deleted: Iterable[str], queues: Iterable[ConsumeQueue]) -> None:
         """Write a frame, durably: with all ``queues`` if `wants_all`, else with those that changed."""
         is_first = self.wants_all
         # If this write fails or is cancelled, the next frame begins a new file: no frame may follow a torn one.

@@ -32,7 +32,7 @@ from firearrow.store.recovery.rescan import apart, last_lives, rows_again
 from firearrow.store.views import queue_load as queueload
 from firearrow.store.views.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from firearrow.store.views.pressure import Pressure
-from firearrow.store.views.snapshot import Snapshot, Standing, ViewsJournal, read_journal
+from firearrow.store.views.snapshot import Snapshot, ViewsJournal, ViewsState, read_journal
 from firearrow.store.views.topic_lives import Lives
 
 LOST: Final = (SyncFailed, StoreFenced)
@@ -216,9 +216,9 @@ class Views:
         )
         return await write_checkpoint(self._disk, self._checkpoint)
 
-    def _standing(self, position: int, store_ms: int, checkpoint_crc: int, *, closed: bool) -> Standing:
+    def _standing(self, position: int, store_ms: int, checkpoint_crc: int, *, closed: bool) -> ViewsState:
         index = self.index
-        return Standing(
+        return ViewsState(
             durable=position,
             store_ms=store_ms,
             closed=closed,

@@ -25,7 +25,7 @@ class Site(NamedTuple):
 NetworkCheck = Callable[[Site], Awaitable[None]]
 
 
-class Peer(asyncio.Protocol):
+class RecordingPeer(asyncio.Protocol):
     """A protocol that remembers every call and lets tests wait for it."""
 
     transport: asyncio.Transport
@@ -82,7 +82,7 @@ class Peer(asyncio.Protocol):
         self.lost_with = exc
         self._news.set()
 
-    async def until(self, condition: Callable[["Peer"], bool]) -> None:
+    async def until(self, condition: Callable[["RecordingPeer"], bool]) -> None:
         """Wait until the protocol has been called enough."""
         async with asyncio.timeout(DEADLINE_S):
             while not condition(self):
@@ -90,7 +90,7 @@ class Peer(asyncio.Protocol):
                 await self._news.wait()
 
 
-class Echo(Peer):
+class Echo(RecordingPeer):
     """Sends back what it gets."""
 
     def data_received(self, data: bytes) -> None:
@@ -99,23 +99,23 @@ class Echo(Peer):
         self.transport.write(data)
 
 
-class Server:
+class PeerListener:
     """A listener and the peers it accepted."""
 
-    def __init__(self, build: Callable[[], Peer]) -> None:
+    def __init__(self, build: Callable[[], RecordingPeer]) -> None:
         self._build = build
         self._arrived = asyncio.Event()
-        self.accepted: list[Peer] = []
+        self.accepted: list[RecordingPeer] = []
         self.listener: Listener
 
-    def accept(self) -> Peer:
+    def accept(self) -> RecordingPeer:
         """Build the protocol of a new connection."""
         peer = self._build()
         self.accepted.append(peer)
         self._arrived.set()
         return peer
 
-    async def first(self) -> Peer:
+    async def first(self) -> RecordingPeer:
         """Wait for the first connection."""
         async with asyncio.timeout(DEADLINE_S):
             await self._arrived.wait()
@@ -123,17 +123,17 @@ class Server:
         return self.accepted[0]
 
 
-async def serve(site: Site, build: Callable[[], Peer] = Peer) -> Server:
+async def serve(site: Site, build: Callable[[], RecordingPeer] = RecordingPeer) -> PeerListener:
     """Listen on a free port."""
-    server = Server(build)
+    server = PeerListener(build)
     server.listener = await site.server.listen(server.accept, Address(site.host, 0))
     assert server.listener.address.port > 0
     return server
 
 
 async def pair(
-    site: Site, build: Callable[[], Peer] = Peer, ours: Callable[[], Peer] = Peer
-) -> tuple[Server, Peer, Peer]:
+    site: Site, build: Callable[[], RecordingPeer] = RecordingPeer, ours: Callable[[], RecordingPeer] = RecordingPeer
+) -> tuple[PeerListener, RecordingPeer, RecordingPeer]:
     """Return a server and the two ends of one connection: ours and theirs."""
     server = await serve(site, build)
     client = ours()
@@ -188,7 +188,7 @@ async def close_flushes_first(site: Site) -> None:
 
 async def half_close_leaves_the_other_direction(site: Site) -> None:
     """After ``write_eof`` the other side reads the end and may still answer."""
-    server, client, theirs = await pair(site, lambda: Peer(half_close=True))
+    server, client, theirs = await pair(site, lambda: RecordingPeer(half_close=True))
     client.transport.write(b"question")
     client.transport.write_eof()
     await theirs.until(lambda peer: peer.ended)
@@ -260,20 +260,20 @@ async def paused_readers_get_nothing(site: Site) -> None:
 
 async def nobody_there_is_refused(site: Site) -> None:
     """A port without a listener raises ``ConnectionFailed``, with the address in its text."""
-    listener = await site.server.listen(Peer, Address(site.host, 0))
+    listener = await site.server.listen(RecordingPeer, Address(site.host, 0))
     address = listener.address
     listener.close()
     await listener.wait_closed()
-    await _fails_naming(address, site.client.connect(Peer, address), ConnectionFailed)
+    await _fails_naming(address, site.client.connect(RecordingPeer, address), ConnectionFailed)
 
 
 async def a_port_is_taken_once(site: Site) -> None:
     """A second listener on the same port is refused; a closed listener frees it."""
-    first = await site.server.listen(Peer, Address(site.host, 0))
-    await _fails_naming(first.address, site.server.listen(Peer, first.address), ListenFailed)
+    first = await site.server.listen(RecordingPeer, Address(site.host, 0))
+    await _fails_naming(first.address, site.server.listen(RecordingPeer, first.address), ListenFailed)
     first.close()
     await first.wait_closed()
-    again = await site.server.listen(Peer, first.address)
+    again = await site.server.listen(RecordingPeer, first.address)
     assert again.address == first.address
     again.close()
 
@@ -291,7 +291,7 @@ async def closing_the_listener_keeps_connections(site: Site) -> None:
 async def many_connections_at_once(site: Site) -> None:
     """A hundred clients are served side by side."""
     server = await serve(site, Echo)
-    clients = [Peer() for _ in range(100)]
+    clients = [RecordingPeer() for _ in range(100)]
     await asyncio.gather(*(site.client.connect(lambda c=c: c, server.listener.address) for c in clients))  # type: ignore[misc]
     for number, client in enumerate(clients):
         client.transport.write(b"%d" % number)
@@ -310,7 +310,7 @@ async def _fails_naming(address: Address, attempt: Awaitable[object], expected: 
     assert str(address) in words, f"the error does not name {address}: {words}"
 
 
-async def _end(server: Server, *clients: Peer) -> None:
+async def _end(server: PeerListener, *clients: RecordingPeer) -> None:
     server.listener.close()
     await server.listener.wait_closed()
     for peer in (*clients, *server.accepted):

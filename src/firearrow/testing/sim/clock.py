@@ -24,6 +24,10 @@ class SimClock:
         """Return what this node takes for wall time."""
         return int(self._offset_ms + (self._loop.now - self._since) * self._rate)
 
+    def now_ns(self) -> int:
+        """Return the same in nanoseconds."""
+        return self.now_ms() * 1_000_000
+
     def ticks(self) -> int:
         """Return virtual nanoseconds."""
         return int(self._loop.now * 1e9)

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from firearrow.errors import CoordinatorFailed
-from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.runtime.coordinator.door import GroupSnapshot
 
 REMEMBERED: Final = 8
 """The number of older states that a read may return."""
@@ -40,7 +40,7 @@ class SimCoordinator:
         """Every state so far, for `restore`."""
         self._live: dict[int, tuple[bytes, int]] = {}
         self._leases: dict[int, float] = {}
-        self._older: list[Snapshot] = []
+        self._older: list[GroupSnapshot] = []
         self._changes = 0
         self._cut: set[int] = set()
         self._watching: list[asyncio.Event] = []
@@ -64,12 +64,12 @@ class SimCoordinator:
 
     # ---- what members do
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> GroupSnapshot:
         """The state of now."""
         self._expire()
-        return Snapshot(self.value, {member: about for member, (about, _) in sorted(self._live.items())})
+        return GroupSnapshot(self.value, {member: about for member, (about, _) in sorted(self._live.items())})
 
-    def read(self) -> Snapshot:
+    def read(self) -> GroupSnapshot:
         """The state of now, or an older one."""
         if self._older and self.chance.random() < self.faults.old_read:
             return self.chance.choice(self._older)
@@ -157,7 +157,7 @@ class SimMember:
         self._lease_s = lease_s
         self._lease = 0
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> GroupSnapshot:
         """Return the group's value and its live members; possibly an older state."""
         await self._coordinator.answer(self._node)
         return self._coordinator.read()

@@ -21,17 +21,17 @@ HIGH_WATER_BYTES: Final = 64 * 1024
 class Wiring(Cables, Protocol):
     """The network of an endpoint, as the endpoint needs it."""
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, connection: "SimConnection") -> None:
         """Drop a connection of which both ends are gone."""
         ...
 
 
-class Connection:
+class SimConnection:
     """A pair of endpoints."""
 
     __slots__ = ("far", "near", "number")
 
-    def __init__(self, number: int, near: "Endpoint", far: "Endpoint") -> None:
+    def __init__(self, number: int, near: "SimEndpoint", far: "SimEndpoint") -> None:
         self.number = number
         self.near = near
         self.far = far
@@ -39,17 +39,17 @@ class Connection:
             end.join(self, peer)
 
     @property
-    def ends(self) -> tuple["Endpoint", "Endpoint"]:
+    def ends(self) -> tuple["SimEndpoint", "SimEndpoint"]:
         """The two endpoints, the one that connected first."""
         return self.near, self.far
 
 
-class Endpoint(asyncio.Transport):
+class SimEndpoint(asyncio.Transport):
     """One end of a connection, as its protocol sees it."""
 
     _stream: Stream
-    _peer: "Endpoint"
-    _connection: Connection
+    _peer: "SimEndpoint"
+    _connection: SimConnection
     _protocol: asyncio.BaseProtocol
 
     def __init__(
@@ -72,7 +72,7 @@ class Endpoint(asyncio.Transport):
         self._draining_inbox = False
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
 
-    def join(self, connection: Connection, peer: "Endpoint") -> None:
+    def join(self, connection: SimConnection, peer: "SimEndpoint") -> None:
         """Tie this end to the other."""
         self._connection = connection
         self._peer = peer

@@ -19,7 +19,7 @@ from typing import Final
 
 from firearrow.errors import ConnectionFailed, ListenFailed
 from firearrow.runtime.network import Address, Listener, ProtocolFactory
-from firearrow.testing.sim.endpoint import Connection, Endpoint
+from firearrow.testing.sim.endpoint import SimConnection, SimEndpoint
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.process import Process
 from firearrow.testing.sim.trace import Trace
@@ -82,7 +82,7 @@ class SimNetwork:
         self._hosts: dict[str, str] = {}  # name -> address
         self._names: dict[str, str] = {}  # address or name -> name
         self._listeners: dict[tuple[str, int], SimListener] = {}
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[SimConnection, None] = {}
         self._connection_count = 0
         self._ports: dict[str, int] = {}
         self._cut: dict[tuple[str, str], None] = {}
@@ -155,7 +155,7 @@ class SimNetwork:
         """Return the seconds a byte takes at the receiving node."""
         return self._throttles.get(node, 0.0) if self._throttles else 0.0
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: SimConnection) -> None:
         """Drop a connection of which both ends are gone."""
         self._connections.pop(connection, None)
 
@@ -244,10 +244,10 @@ class SimNetwork:
         server = listener.process
         here = Address(self._hosts[process.name], self._ephemeral(process.name))
         there = Address(self._hosts[server.name], listener.address.port)
-        near = Endpoint(self, process, factory, here, there)
-        far = Endpoint(self, server, listener.factory, there, here)
+        near = SimEndpoint(self, process, factory, here, there)
+        far = SimEndpoint(self, server, listener.factory, there, here)
         self._connection_count += 1
-        connection = Connection(self._connection_count, near, far)
+        connection = SimConnection(self._connection_count, near, far)
         self._connections[connection] = None
         self.trace.add("connect", f"{connection.number} {process}>{server}:{there.port}")
         # The listening kernel has accepted; its process learns when it next runs.

@@ -31,7 +31,7 @@ class Failure(Struct, frozen=True):
 
 
 class Report(Struct):
-    """What came of all sends of a process."""
+    """The results of all sends of a process."""
 
     acknowledged: list[int]
     """By producer: the messages are numbered, and those that did not fail were acknowledged."""

@@ -36,7 +36,7 @@ PRODUCERS = 50
 """In each process."""
 QUEUES = 8
 IN_TIME_S = {"firearrow": 2.0, "standby": 2.0, "apache": 12.0}
-"""How soon after a kill the broker must accept connections for the promise to hold."""
+"""The time after a kill within which the broker must accept connections for the promise to hold."""
 TIMEOUT_MS = {"firearrow": 0, "standby": 0, "apache": 15_000}
 """``send_timeout_ms``; 0 is the default of the client."""
 LOADED = b"modules are loaded"
@@ -78,7 +78,7 @@ class Run(Struct):
 
     @property
     def broken(self) -> list[str]:
-        """What does not hold."""
+        """The broken promises."""
         said = [
             f"a send failed although the broker was back after {kill.accepts_after_s:.2f} s: {failure.text}"
             for kill in self.in_time

@@ -1,4 +1,4 @@
-"""What clients ask of a group while it fails over, act by act; each act checks afterwards that its answers hold.
+"""Clients' requests to a group while it fails over, act by act; each act checks afterwards that its answers hold.
 
 F9 messages given back come again, or lie among the dead letters; F10 a recalled message is never delivered, any other
 timed one is; F11 transactions end as they were ended; F12 sends that wait for nothing move nothing that was read; F13

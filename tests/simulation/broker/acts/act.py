@@ -33,7 +33,7 @@ class Stage(Protocol):
 
     @property
     def addresses(self) -> list[Address]:
-        """Where the members are now."""
+        """The addresses of the members now."""
         ...
 
 

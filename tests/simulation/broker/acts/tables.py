@@ -41,14 +41,14 @@ Place = tuple[str, str]
 
 @dataclass
 class Known:
-    """What was answered: by name the value, `NONE` for what is deleted."""
+    """The answers: by name the value, `NONE` for what is deleted."""
 
     topics: dict[str, int] = field(default_factory=dict)
     """The number of queues."""
     messages: dict[str, int] = field(default_factory=dict)
     """The number of messages in the present life of a topic."""
     groups: dict[str, int] = field(default_factory=dict)
-    """How often a group tries again."""
+    """The number of retries of a group."""
     offsets: dict[Place, int] = field(default_factory=dict)
     """The offset that a group was moved to in queue 0 of a topic; `NONE` after the group or the topic was deleted."""
 

@@ -20,7 +20,7 @@ from firearrow.cli.mqadmin.message import lookup, reading, sending
 from firearrow.cli.mqadmin.startup import reach, start
 from firearrow.cli.mqadmin.topic import changes as topic_changes
 from firearrow.cli.mqadmin.topic import views
-from firearrow.cli.mqadmin.verb import Option, Verb
+from firearrow.cli.mqadmin.verb import Verb, VerbOption
 
 APACHE = """
 updateTopic updateTopicList deleteTopic updateSubGroup updateSubGroupList setConsumeMode deleteSubGroup
@@ -157,7 +157,7 @@ def test_a_failure_is_one_line_and_apaches_status_unless_it_shall_be_strict(
     ids=lambda each: each.name if isinstance(each, Verb) else f"-{each.short}",
 )
 def test_an_option_that_cannot_be_honoured_says_why(
-    verb: Verb, option: Option, capsys: pytest.CaptureFixture[str]
+    verb: Verb, option: VerbOption, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needed = [word for each in verb.options if each.required for word in (f"-{each.short}", "x")]
     assert start([verb.name, *needed, f"-{option.short}", "x"], {}) == 1

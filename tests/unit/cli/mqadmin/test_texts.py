@@ -2,13 +2,14 @@
 
 import pytest
 
+from firearrow.admin.broker_topics import attribute_text
 from firearrow.cli.mqadmin.cluster.listing import incoming, outgoing, timers
 from firearrow.cli.mqadmin.group.changes import group_text
 from firearrow.cli.mqadmin.group.clients import ORDERLY, START, TYPE, info_text, same_subscription, stuck_queues
 from firearrow.cli.mqadmin.java_text import formed, java, read_time, second_text, time_digits, time_text
 from firearrow.cli.mqadmin.message.message_text import message_text
 from firearrow.cli.mqadmin.message.trace_text import read_traces
-from firearrow.cli.mqadmin.topic.changes import attribute_text, attributes_of, topic_text
+from firearrow.cli.mqadmin.topic.changes import attributes_of, topic_text
 from firearrow.cli.mqadmin.topic.views import json_text
 from firearrow.errors import SettingsError
 from firearrow.model import EpochMs, Host, MessageQueue, PhysicalOffset, QueueOffset, StoredMessage

@@ -17,7 +17,7 @@ from firearrow.spark.bodies.batches import TypedRows, reader
 from firearrow.spark.bodies.body_format import BodyFormat, decoder
 from firearrow.spark.bodies.json_bodies import JsonBodies
 from firearrow.spark.bodies.protobuf_bodies import ProtobufBodies
-from firearrow.spark.bodies.registry import Registered
+from firearrow.spark.bodies.registry import RegisteredSchema
 
 F = proto.FieldDescriptorProto
 
@@ -108,10 +108,10 @@ def test_unknown_fields_in_a_union_of_several_types_are_rescued(monkeypatch: pyt
     class Registry:
         def __init__(self, _url: str) -> None: ...
 
-        def by_id(self, _number: int) -> Registered:
-            return Registered(schema("ax"))
+        def by_id(self, _number: int) -> RegisteredSchema:
+            return RegisteredSchema(schema("ax"))
 
-    monkeypatch.setattr(avro_bodies, "Registry", Registry)
+    monkeypatch.setattr(avro_bodies, "SchemaRegistry", Registry)
     data = BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(json.loads(schema("ax"))), {"u": {"a": 1, "x": 42}})
     found = AvroBodies(schema("a"), "http://registry").decode(b"\0\0\0\0\1" + data.getvalue())

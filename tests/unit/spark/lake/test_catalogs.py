@@ -1,4 +1,4 @@
-"""Which catalogs are accepted, and what is said of the others."""
+"""Accepted catalogs, and the errors for the others."""
 
 import pytest
 

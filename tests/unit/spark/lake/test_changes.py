@@ -16,7 +16,7 @@ from firearrow.spark.lake.files import write_files
 from firearrow.spark.lake.fit import DoesNotFit
 from firearrow.spark.lake.iceberg import catalog
 from firearrow.spark.lake.keys import DELETED
-from firearrow.spark.lake.order import Place
+from firearrow.spark.lake.order import RowPlace
 from firearrow.spark.lake.table import LakeTable
 
 FORMATS = ("iceberg", "delta")
@@ -65,8 +65,8 @@ def change(chance: random.Random, number: int, queues: int, versioned: bool) -> 
     }  # fmt: skip
 
 
-def place(row: Change) -> Place:
-    return Place(row["_version"], "t", "b", row["_queue_id"], row["_queue_offset"], row["_store_timestamp"])
+def place(row: Change) -> RowPlace:
+    return RowPlace(row["_version"], "t", "b", row["_queue_id"], row["_queue_offset"], row["_store_timestamp"])
 
 
 def fold(given: Sequence[Change]) -> dict[tuple[int, str], Change]:

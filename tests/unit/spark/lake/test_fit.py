@@ -12,7 +12,7 @@ from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import delta, iceberg
 from firearrow.spark.lake.files import CommitRefused, write_files
 from firearrow.spark.lake.fit import DoesNotFit, Fit, compare, delta_widening, iceberg_widening, require
-from firearrow.spark.lake.partitioning import Rule
+from firearrow.spark.lake.partitioning import PartitionRule
 from firearrow.spark.lake.sink import committer
 from firearrow.spark.lake.storage import delta_settings, filesystem, for_python, for_spark
 from firearrow.spark.lake.table import LakeTable
@@ -166,7 +166,7 @@ def test_a_delta_table_by_topic_keeps_its_partitions(tmp_path: Path) -> None:
     DeltaTable.create(where.location, schema=Schema.from_arrow(rows.schema), partition_by=["topic"])
     delta.ensure(where, rows.schema)
     rules = delta.form(where, rows.schema).rules
-    assert rules == (Rule("topic"),)
+    assert rules == (PartitionRule("topic"),)
     files = write_files([rows], delta.form(where, rows.schema).directory, "q", rules)
     assert sorted(file.partition for file in files) == [("t0",), ("t1",)]
     assert delta.commit(where, "q", 0, files, rows.schema)
@@ -188,7 +188,7 @@ def test_an_iceberg_table_by_hour_takes_rows_of_several_hours(tmp_path: Path) ->
         change.add_field("store_timestamp", HourTransform())
     iceberg.ensure(where, rows.schema)
     rules = iceberg.form(where, rows.schema).rules
-    assert rules == (Rule("store_timestamp", "hour"),)
+    assert rules == (PartitionRule("store_timestamp", "hour"),)
     files = write_files([rows], iceberg.form(where, rows.schema).directory, "q", rules)
     assert len(files) == 3, "ten quarters of an hour are in three hours"
     assert iceberg.commit(where, "q", 0, files, rows.schema)
@@ -226,7 +226,7 @@ def test_delta_tables_with_rules_of_their_own_are_refused(tmp_path: Path) -> Non
 
 def test_so_many_files_are_open_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firearrow.spark.lake.files.MOST_OPEN", 2)
-    files = write_files([timed(8, HOUR)], str(tmp_path), "p", (Rule("store_timestamp", "hour"),))
+    files = write_files([timed(8, HOUR)], str(tmp_path), "p", (PartitionRule("store_timestamp", "hour"),))
     assert sorted(file.rows for file in files) == [1] * 8
 
 

@@ -1,4 +1,5 @@
-"""How many runs archive everything, on versions of Spark that run one batch at a time and on those that run all."""
+"""The number of runs that archive everything, on versions of Spark that run one batch at a time and on those that run
+all."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

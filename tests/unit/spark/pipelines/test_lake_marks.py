@@ -21,7 +21,7 @@ SOURCE = {"nameServer": "127.0.0.1:9", "subscribe": "orders"}
 
 
 class Brokers:
-    """What brokers have noted; those in ``gone`` take nothing."""
+    """The marks that brokers have noted; those in ``gone`` take none."""
 
     def __init__(self) -> None:
         self.marks: dict[MessageQueue, int] = {}

@@ -9,13 +9,14 @@ from firearrow.errors import SettingsError
 from firearrow.runtime.exposition import as_text
 from firearrow.spark.pipelines.audit_page import page
 from firearrow.spark.pipelines.exposition import families, serve
-from firearrow.spark.pipelines.progress import Watched, read_progress
+from firearrow.spark.pipelines.progress import WatchedQueries, read_progress
 
 
 def report(batch: int, rows: int, end: int = 90, latest: int = 100) -> dict[str, object]:
     marks = {"orders": {"broker-a": {"0": 1_790_000_000_000}}}
     ends = [{"orders": {"broker-a": {"0": offset, "1": 5}}} for offset in (end, latest)]
-    offsets = [json.dumps({**ends[0], "@stored": marks}), json.dumps(ends[1])]
+    beside = {"@stored": marks, "@placed": {"orders": {"broker-a": {"0": 77}}}, "@lives": {"orders": {"broker-a": 1}}}
+    offsets = [json.dumps({**ends[0], **beside}), json.dumps(ends[1])]
     source = {"endOffset": offsets[0], "latestOffset": offsets[1]}
     return {
         "id": "q1", "name": "archive-bronze", "batchId": batch, "numInputRows": rows, "batchDuration": 2000,
@@ -46,7 +47,7 @@ def test_through_connect_sources_alone_say_how_many_rows() -> None:
 
 
 def test_a_batch_is_told_once_and_idle_ones_never() -> None:
-    watched = Watched()
+    watched = WatchedQueries()
     assert [batch.batch for batch in watched.fresh("q", [report(0, 5), report(1, 5)])] == [0, 1]
     assert watched.fresh("q", [report(0, 5), report(1, 5), report(2, 0)]) == []
     assert watched.latest["q"].batch == 2
@@ -61,7 +62,7 @@ def test_the_lag_in_seconds_counts_from_the_last_read_message_while_there_are_un
 
 
 def test_a_query_is_alive_while_it_reports_or_is_idle() -> None:
-    watched = Watched()
+    watched = WatchedQueries()
     watched.begin("q1", "archive-bronze", 100.0)
     state = watched.queries["q1"]
     assert (state.is_active, state.seen_s, state.reported_s) == (True, 100.0, 100.0)
@@ -78,7 +79,7 @@ def test_a_query_is_alive_while_it_reports_or_is_idle() -> None:
 
 
 def test_metrics_name_the_query_and_the_queue() -> None:
-    watched = Watched()
+    watched = WatchedQueries()
     watched.fresh("q1", [report(3, 1000)], 5.0)
     text = as_text(families(watched, 1_790_000_060.0))
     for line in (
@@ -92,7 +93,7 @@ def test_metrics_name_the_query_and_the_queue() -> None:
 
 
 def test_metrics_over_http_are_those_of_the_file() -> None:
-    watched = Watched()
+    watched = WatchedQueries()
     watched.fresh("q1", [{**report(3, 1000), "name": 'a "b"\\c-quarantine'}], 5.0)
     served = serve(watched, "127.0.0.1:0", lambda: 1_790_000_060.0)
     try:
@@ -110,10 +111,10 @@ def samples(text: str) -> dict[str, float]:
 
 
 def test_an_address_that_is_taken_is_refused() -> None:
-    served = serve(Watched(), "127.0.0.1:0", lambda: 0.0)
+    served = serve(WatchedQueries(), "127.0.0.1:0", lambda: 0.0)
     try:
         with pytest.raises(SettingsError, match="cannot be served"):
-            serve(Watched(), f"127.0.0.1:{served.port}", lambda: 0.0)
+            serve(WatchedQueries(), f"127.0.0.1:{served.port}", lambda: 0.0)
     finally:
         served.close()
 
@@ -132,7 +133,7 @@ def test_the_page_has_a_bar_for_every_kind_that_was_found_and_escapes_names() ->
 
 
 def test_a_batch_without_rows_is_told_once_if_its_end_moved() -> None:
-    watched = Watched()
+    watched = WatchedQueries()
     seen = [report(0, 5, end=10), report(1, 0, end=50), report(2, 0, end=90)]
     assert [batch.ends["orders/broker-a/0"] for batch in watched.fresh("q", seen)] == [10, 50, 90]
     assert watched.fresh("q", seen) == []

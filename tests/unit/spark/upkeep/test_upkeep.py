@@ -20,7 +20,7 @@ from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.upkeep import delta as delta_upkeep
 from firearrow.spark.upkeep import iceberg as iceberg_upkeep
 from firearrow.spark.upkeep.maintain import maintain
-from firearrow.spark.upkeep.work import MIN_ORPHAN_MS, Done, Upkeep
+from firearrow.spark.upkeep.work import MIN_ORPHAN_MS, StepResult, Upkeep
 from tests.spark.readers import by_duckdb, by_python
 
 BOTH = pytest.mark.parametrize("form", ["iceberg", "delta"])
@@ -61,7 +61,7 @@ def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda each: int(each["id"]))
 
 
-def do(where: LakeTable, work: Upkeep, now: datetime | None = None) -> list[Done]:
+def do(where: LakeTable, work: Upkeep, now: datetime | None = None) -> list[StepResult]:
     now_ms = int((now or datetime.now(UTC)).timestamp() * 1000)
     return list(maintain(where, work, now_ms))
 
@@ -87,10 +87,10 @@ def test_small_files_become_few_and_rows_stay(form: str, by: str, tmp_path: Path
     where = filled(table(form, tmp_path, by), 8)
     partitions = 3 if by else 1
     assert len(live(where)) == 8 * partitions
-    assert do(where, COMPACT) == [Done("compact", 8 * partitions, partitions)]
+    assert do(where, COMPACT) == [StepResult("compact", 8 * partitions, partitions)]
     assert len(live(where)) == partitions
     require_rows(where, list(range(24)))
-    assert do(where, COMPACT) == [Done("compact")], "nothing is left to do"
+    assert do(where, COMPACT) == [StepResult("compact")], "nothing is left to do"
     assert not append(where, 7, [row(0)]), "batches are still known"
     assert append(where, 8, [row(24)])
     require_rows(where, list(range(25)))
@@ -102,7 +102,7 @@ def test_files_with_older_columns_are_compacted_too(form: str, tmp_path: Path) -
     append(where, 0, [{"id": 1, "topic": "a"}], SCHEMA)
     wide = pa.schema([("id", pa.int64() if form == "iceberg" else pa.int32()), ("more", pa.string())])
     append(where, 1, [{"id": 2, "more": "m"}], wide)
-    assert do(where, COMPACT) == [Done("compact", 2, 1)]
+    assert do(where, COMPACT) == [StepResult("compact", 2, 1)]
     wanted = [
         {"id": 1, "topic": "a", "store_timestamp": None, "more": None},
         {"id": 2, "topic": None, "store_timestamp": None, "more": "m"},
@@ -126,7 +126,7 @@ def test_a_deleted_key_is_in_no_live_file_and_then_in_none(form: str, by: str, t
     assert ids(live(where)) == [*kept, 99]
     assert {7, 8} <= set(ids(on_disk(where))), "older versions still have it"
     (again,) = do(where, Upkeep(delete_where="id = 7 or id = 8"))
-    assert again == Done("delete")
+    assert again == StepResult("delete")
     do(where, Upkeep(expire_ms=0), datetime.now(UTC) + timedelta(seconds=5))
     assert ids(on_disk(where)) == [*kept, 99]
     assert by_id(by_duckdb(where))[:-1] == [row(number) for number in kept]
@@ -176,7 +176,7 @@ def test_orphan_files_are_removed_when_they_are_old(form: str, by: str, tmp_path
         if path.is_file() and str(path) != young.path and path.suffix != ".db":
             os.utime(path, (month_ago, month_ago))
     (done,) = do(where, Upkeep(orphans_ms=3 * DAY_MS))
-    assert done == Done("orphans", 1)
+    assert done == StepResult("orphans", 1)
     assert on_disk(where) == [path for path in known if path != old.path], "files of older versions stay"
     require_rows(where, list(range(9)))
     with pytest.raises(SettingsError, match="at least 1h"):
@@ -187,7 +187,7 @@ def test_orphan_files_are_removed_when_they_are_old(form: str, by: str, tmp_path
 @PARTED
 def test_a_stream_of_small_batches_is_compacted_and_cleaned_beside_it(form: str, by: str, tmp_path: Path) -> None:
     where, least = filled(table(form, tmp_path, by), 1), 30
-    done: list[list[Done]] = []
+    done: list[list[StepResult]] = []
     refused = 0
     stream = Stream(where, until=lambda batch: batch >= least and len(done) >= 3)
     with stream:
@@ -247,7 +247,7 @@ def test_a_table_of_another_writer_is_compacted_and_read(tmp_path: Path) -> None
     made = known.create_table(where.name, SCHEMA)
     for number in range(3):
         made.append(pa.Table.from_pylist([row(number)], schema=SCHEMA))
-    assert do(where, COMPACT) == [Done("compact", 3, 1)]
+    assert do(where, COMPACT) == [StepResult("compact", 3, 1)]
     require_rows(where, [0, 1, 2])
 
 
@@ -267,7 +267,7 @@ def crossing(monkeypatch: pytest.MonkeyPatch, holder: object, name: str, first: 
 def test_a_batch_that_crosses_a_compaction_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = filled(table("iceberg", tmp_path), 4)
     crossing(monkeypatch, iceberg_upkeep, "_commit", lambda: append(where, 4, [row(12)]))
-    assert do(where, COMPACT) == [Done("compact", 4, 1)]
+    assert do(where, COMPACT) == [StepResult("compact", 4, 1)]
     assert len(live(where)) == 2
     assert len(on_disk(where)) == 6, "the second attempt wrote no file"
     require_rows(where, list(range(13)))
@@ -276,7 +276,7 @@ def test_a_batch_that_crosses_a_compaction_stays(tmp_path: Path, monkeypatch: py
 def test_two_compactions_that_cross_keep_every_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = filled(table("iceberg", tmp_path), 4)
     crossing(monkeypatch, iceberg_upkeep, "_replace", lambda: do(where, COMPACT))
-    assert do(where, COMPACT) == [Done("compact")], "its files are gone already"
+    assert do(where, COMPACT) == [StepResult("compact")], "its files are gone already"
     assert len(live(where)) == 1
     assert len(on_disk(where)) == 5, "what it wrote in vain is removed"
     require_rows(where, list(range(12)))
@@ -359,7 +359,7 @@ def test_a_kill_at_the_commit_leaves_every_row_once(
             do(where, COMPACT)
     require_rows(where, list(range(12)))
     assert len(live(where)) == (1 if is_done else 4)
-    assert do(where, COMPACT) == [Done("compact") if is_done else Done("compact", 4, 1)]
+    assert do(where, COMPACT) == [StepResult("compact") if is_done else StepResult("compact", 4, 1)]
     require_rows(where, list(range(12)))
 
 

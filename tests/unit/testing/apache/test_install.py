@@ -1,4 +1,4 @@
-"""Which artifacts are made without being named, and which version of the Rust client is built."""
+"""The artifacts that are made without being named, and the built version of the Rust client."""
 
 import tomllib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a writer's own clock says about a window of loss."""
+"""A window of loss, by a writer's own clock."""
 
 from campaigns.faults.timeline import Span, Timeline
 

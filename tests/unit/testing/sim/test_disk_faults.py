@@ -1,4 +1,4 @@
-"""How disks fail: what survives a power loss, what a crash keeps, and what is refused."""
+"""Failing disks: the data that survives a power loss, the data that a crash keeps, and refused calls."""
 
 import asyncio
 import errno

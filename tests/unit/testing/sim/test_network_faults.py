@@ -1,4 +1,4 @@
-"""How cables fail: a stream is late, ends, or hangs, and never skips a byte."""
+"""Failing cables: a stream is late, ends, or hangs, and never skips a byte."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from firearrow.errors import ConnectionFailed
 from firearrow.runtime.network import Address
-from firearrow.testing.conformance.network import Echo, Peer, Server, Site, pair
+from firearrow.testing.conformance.network import Echo, PeerListener, RecordingPeer, Site, pair
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import Node, World
 
@@ -21,7 +21,7 @@ class Cluster:
         self.world = world
         self.server, self.client = world.node("server"), world.node("client")
 
-    async def connect(self, build: type[Peer] = Peer) -> tuple[Peer, Peer]:
+    async def connect(self, build: type[RecordingPeer] = RecordingPeer) -> tuple[RecordingPeer, RecordingPeer]:
         site = Site(self.server.network, self.client.network, self.server.host)
         _, ours, theirs = await pair(site, build)
         return ours, theirs
@@ -142,18 +142,18 @@ def test_a_dead_process_refuses_and_a_dead_machine_is_silent() -> None:
         await server.crash()
         before = loop.time()
         with pytest.raises(ConnectionFailed, match="connection refused"):
-            await client.network.connect(Peer, SERVER)
+            await client.network.connect(RecordingPeer, SERVER)
         assert loop.time() - before < 0.1
         server.start(echo)
         await asyncio.sleep(1)
         await server.power_loss()
         before = loop.time()
         with pytest.raises(ConnectionFailed, match="no answer within 3 s"):
-            await client.network.connect(Peer, SERVER)
+            await client.network.connect(RecordingPeer, SERVER)
         assert 3 <= loop.time() - before < 3.1
         server.start(echo)
         await asyncio.sleep(0.1)
-        await client.network.connect(Peer, SERVER)
+        await client.network.connect(RecordingPeer, SERVER)
 
     play(scenario)
 
@@ -165,9 +165,9 @@ def test_an_attempt_into_a_partition_waits_for_it_to_heal() -> None:
         network = cluster.world.network
         network.partition(["server"], ["client"], one_way=True)
         with pytest.raises(ConnectionFailed, match="no answer"):
-            await cluster.client.network.connect(Peer, SERVER)
+            await cluster.client.network.connect(RecordingPeer, SERVER)
         cluster.world.loop.call_later(0.5, network.heal)
-        await cluster.client.network.connect(Peer, SERVER)
+        await cluster.client.network.connect(RecordingPeer, SERVER)
 
     play(scenario)
 
@@ -225,7 +225,7 @@ def test_closing_over_unread_bytes_resets() -> None:
 
 def test_a_frozen_process_accepts_and_reads_nothing_until_it_thaws() -> None:
     async def scenario(cluster: Cluster) -> None:
-        server = Server(Echo)
+        server = PeerListener(Echo)
 
         async def program(node: Node) -> None:
             server.listener = await node.network.listen(server.accept, Address("0.0.0.0", PORT))
@@ -234,7 +234,7 @@ def test_a_frozen_process_accepts_and_reads_nothing_until_it_thaws() -> None:
         cluster.server.start(program)
         await asyncio.sleep(0.1)
         cluster.server.freeze()
-        ours = Peer()
+        ours = RecordingPeer()
         await cluster.client.network.connect(lambda: ours, SERVER)  # its kernel completes the handshake
         ours.transport.write(b"wake up")
         await asyncio.sleep(60)
@@ -267,9 +267,9 @@ def test_streams_are_chopped_in_every_way() -> None:
 def test_unknown_hosts_and_foreign_addresses() -> None:
     async def scenario(cluster: Cluster) -> None:
         with pytest.raises(ConnectionFailed, match="unknown host"):
-            await cluster.client.network.connect(Peer, Address("nowhere", 1))
+            await cluster.client.network.connect(RecordingPeer, Address("nowhere", 1))
         with pytest.raises(Exception, match="not an address of client"):
-            await cluster.client.network.listen(Peer, Address("server", 1))
+            await cluster.client.network.listen(RecordingPeer, Address("server", 1))
 
     play(scenario)
 

@@ -2,14 +2,17 @@
 
 import logging
 
-from firearrow.broker.gate.gate import NOTHING_PLACED, KeptAnswer
+from firearrow.broker.gate.gate import NOTHING_PLACED, Gate, KeptAnswer
 from firearrow.broker.settings.changes import PATH, KeptChanges, overlay, read_changes, still_allowed, values
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.state.state_file import StateFile
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.requests.admin.config import GetBrokerConfig, GetBrokerConfigAnswer, UpdateBrokerConfig
 from firearrow.remoting.handlers import Answer, Call, Handlers
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk
 from firearrow.settings import format_properties
 
 log = logging.getLogger(__name__)
@@ -18,13 +21,13 @@ log = logging.getLogger(__name__)
 class BrokerConfigHandlers:
     """Reads and changes settings for operators."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, *, disk: Disk, clock: Clock, settings: LiveSettings, topics: TopicBook, gate: Gate) -> None:
         self._kept = KeptChanges()
-        self.file = StateFile(tables.disk, PATH, self._kept)
-        self._clock = tables.clock
-        self._settings = tables.settings
-        self._topics = tables.topics
-        self._gate = tables.gate
+        self.file = StateFile(disk, PATH, self._kept)
+        self._clock = clock
+        self._settings = settings
+        self._topics = topics
+        self._gate = gate
         self._version = DataVersion()
 
     async def load(self) -> None:

@@ -4,11 +4,13 @@ import asyncio
 from functools import partial
 
 from firearrow.broker.delivery.delay_offsets import DelayOffsets
+from firearrow.broker.identity import Identity
 from firearrow.broker.replication.held_questions import HeldQuestions
 from firearrow.broker.replication.master import Master
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.table_changes import TableChanges
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.pop.pop import MessageRequestModeTable
 from firearrow.protocol.bodies.replication.replication import (
@@ -30,21 +32,31 @@ from firearrow.protocol.requests.replication.replication import (
     ResetMasterFlushOffset,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.store.store import Store
 
 
 class ReplicationHandlers:
     """Answers slaves and operators of a replicated group."""
 
-    def __init__(self, tables: Tables, replication: Replication, delays: DelayOffsets) -> None:
-        self._store = tables.store
-        self._log = tables.store.log
-        self._identity = tables.identity
-        self._settings = tables.settings
+    def __init__(
+        self,
+        replication: Replication,
+        delays: DelayOffsets,
+        *,
+        store: Store,
+        identity: Identity,
+        settings: LiveSettings,
+        changes: TableChanges,
+    ) -> None:
+        self._store = store
+        self._log = store.log
+        self._identity = identity
+        self._settings = settings
         self._replication = replication
         self._delays = delays
-        self._changes = tables.changes
+        self._changes = changes
         self._held = HeldQuestions()
-        tables.changes.on_change = self._held.changed
+        changes.on_change = self._held.changed
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""

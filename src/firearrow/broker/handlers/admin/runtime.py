@@ -10,23 +10,31 @@ import asyncio
 from typing import Final
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
-from firearrow.broker.lanes import Wait
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.self_check import INSTANCE_KEY
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.watch import Watch
-from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.timers import Timers
-from firearrow.broker.transaction.ends import MAX_WAITING, Ends
+from firearrow.broker.transaction.ends import MAX_WAITING, EndRequests
 from firearrow.model.versions import CURRENT_VERSION, version_name
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.admin.maintenance import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
-from firearrow.protocol.requests.admin.stats import REFUSAL_KEY, GetBrokerRuntimeInfo, ViewBrokerStatsData
+from firearrow.protocol.requests.admin.stats import (
+    LONGEST_STEP_KEY,
+    REFUSAL_KEY,
+    GetBrokerRuntimeInfo,
+    ViewBrokerStatsData,
+)
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.clock import Clock, elapsed_ms
+from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.turn import watched
 from firearrow.store.log.probe import probe
+from firearrow.store.store import Store
 
 _POOLS: Final = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
 _KIB: Final = 1024
@@ -34,23 +42,74 @@ _UNITS: Final = "KMGTPE"
 _DAY_S: Final = 86_400
 
 
+class StorageRows:
+    """The rows about the log and its disk."""
+
+    def __init__(self, store: Store, disk: Disk, settings: LiveSettings) -> None:
+        self._store = store
+        self._disk = disk
+        self._settings = settings
+
+    def table(self) -> dict[str, str]:
+        """Return the rows."""
+        log, usage = self._store.log, self._disk.usage()
+        used = (usage.total - usage.free) / usage.total if usage.total else 0.0
+        root = self._settings.broker.store_path_root_dir
+        return {
+            "commitLogMinOffset": str(log.min_offset),
+            "commitLogMaxOffset": str(log.tail),
+            "commitLogDiskRatio": str(used),
+            f"commitLogDiskRatio_{root}/commitlog": str(used),
+            "consumeQueueDiskRatio": str(used),
+            "commitLogDirCapacity": f"Total : {_size(usage.total)}, Free : {_size(usage.free)}.",
+            "dispatchBehindBytes": str(max(log.tail - self._store.views.dispatch.position, 0)),
+            "remainHowManyDataToFlush": _size(log.tail - log.flushed),
+            "remainTransientStoreBufferNumbs": "2147483647",
+            "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_send_request_time_stamp),
+            **self._refusal(),
+        }
+
+    def _refusal(self) -> dict[str, str]:
+        """Return why the store takes no messages; nothing while it takes them. Apache's brokers do not tell that."""
+        why = self._store.log.fenced or self._store.retention.refusal
+        return {} if why is None else {REFUSAL_KEY: str(why)}
+
+    async def earliest_ms(self) -> int:
+        """Return the store time of the oldest message; -1 when there is no message."""
+        log = self._store.log
+        if log.min_offset >= log.written:
+            return -1
+        first = await probe(self._store.opened.segments, log.min_offset)
+        return -1 if first is None else first.store_ms
+
+
 class RuntimeHandlers:
     """Reports running values to operators."""
 
     def __init__(
-        self, tables: Tables, watch: Watch, delays: DelayedDelivery, timers: Timers, ends: Ends, *, instance: str
+        self,
+        rows: StorageRows,
+        store: Store,
+        watch: Watch,
+        delays: DelayedDelivery,
+        timers: Timers,
+        ends: EndRequests,
+        *,
+        stats: BrokerStats,
+        lanes: Lanes,
+        booted_ms: int,
+        instance: str,
     ) -> None:
-        self._store = tables.store
-        self._disk = tables.disk
-        self._settings = tables.settings
-        self._stats = tables.stats
+        self._rows = rows
+        self._store = store
+        self._stats = stats
         self._watch = watch
         self._delays = delays
         self._timers = timers
         self._ends = ends
-        self._lanes = tables.lanes
+        self._lanes = lanes
         self._instance = instance
-        self._booted_ms = tables.clock.now_ms()
+        self._booted_ms = booted_ms
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -61,7 +120,7 @@ class RuntimeHandlers:
 
     def statistic(self, request: ViewBrokerStatsData, call: Call) -> Later:
         """Return one statistic over a minute, an hour and a day."""
-        return self._lanes.do(call, Wait.TURNS, self._statistic(request))
+        return self._lanes.do(call, WaitKind.TURNS, self._statistic(request))
 
     async def _statistic(self, request: ViewBrokerStatsData) -> Answer:
         await self._stats.refresh()
@@ -77,29 +136,30 @@ class RuntimeHandlers:
 
     def clean_queues(self, _request: CleanExpiredConsumeQueue, call: Call) -> Later:
         """Delete queue files whose messages are gone."""
-        return self._lanes.do(call, Wait.CHANGE, self._clean_queues())
+        return self._lanes.do(call, WaitKind.CHANGE, self._clean_queues())
 
     async def _clean_queues(self) -> None:
         await self._store.queues.drop_files_below(self._store.log.min_offset, 1 << 30)
 
     def runtime(self, _request: GetBrokerRuntimeInfo, call: Call) -> Later:
         """Return the table of running values."""
-        return self._lanes.do(call, Wait.TURNS, self._runtime())
+        return self._lanes.do(call, WaitKind.TURNS, self._runtime())
 
     async def _runtime(self) -> Answer:
         await self._stats.refresh()
         table = {
             **self._traffic(),
             **self._watch.table(),
-            **self._storage(),
+            **self._rows.table(),
             **self._days(),
             **_no_pools(),
             "EndTransactionQueueSize": str(len(self._ends)),
             "EndTransactionThreadPoolQueueCapacity": str(MAX_WAITING),
             **self._levels(),
             **self._timers.runtime(),
+            **_longest_step(),
         }
-        table["earliestMessageTimeStamp"] = str(await self._earliest_ms())
+        table["earliestMessageTimeStamp"] = str(await self._rows.earliest_ms())
         return Answer(body=encode_body(KVTable(table=table)))
 
     # ---- the table
@@ -133,29 +193,6 @@ class RuntimeHandlers:
             "putLatency999": "0.00",
         }
 
-    def _storage(self) -> dict[str, str]:
-        log, usage = self._store.log, self._disk.usage()
-        used = (usage.total - usage.free) / usage.total if usage.total else 0.0
-        root = self._settings.broker.store_path_root_dir
-        return {
-            "commitLogMinOffset": str(log.min_offset),
-            "commitLogMaxOffset": str(log.tail),
-            "commitLogDiskRatio": str(used),
-            f"commitLogDiskRatio_{root}/commitlog": str(used),
-            "consumeQueueDiskRatio": str(used),
-            "commitLogDirCapacity": f"Total : {_size(usage.total)}, Free : {_size(usage.free)}.",
-            "dispatchBehindBytes": str(max(log.tail - self._store.views.dispatch.position, 0)),
-            "remainHowManyDataToFlush": _size(log.tail - log.flushed),
-            "remainTransientStoreBufferNumbs": "2147483647",
-            "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_send_request_time_stamp),
-            **self._refusal(),
-        }
-
-    def _refusal(self) -> dict[str, str]:
-        """Return why the store takes no messages; nothing while it takes them. Apache's brokers do not tell that."""
-        why = self._store.log.fenced or self._store.retention.refusal
-        return {} if why is None else {REFUSAL_KEY: str(why)}
-
     def _days(self) -> dict[str, str]:
         put_before, put_this, got_before, got_this = self._stats.days
         return {
@@ -171,13 +208,11 @@ class RuntimeHandlers:
         levels = range(1, self._delays.count + 1)
         return {f"scheduleMessageOffset_{n}": f"{self._delays.offsets[n]},{self._delays.end_of(n)}" for n in levels}
 
-    async def _earliest_ms(self) -> int:
-        """Return the store time of the oldest message; -1 when there is no message."""
-        log = self._store.log
-        if log.min_offset >= log.written:
-            return -1
-        first = await probe(self._store.opened.segments, log.min_offset)
-        return -1 if first is None else first.store_ms
+
+def _longest_step() -> dict[str, str]:
+    """Return the longest step of the loop since the start; nothing while the loop is not watched."""
+    turn = watched()
+    return {LONGEST_STEP_KEY: turn.longest_step} if turn is not None and turn.longest_step else {}
 
 
 def _no_pools() -> dict[str, str]:

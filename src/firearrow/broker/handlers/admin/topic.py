@@ -1,10 +1,7 @@
-"""Creates, changes, lists and deletes topics for operators. Java: ``AdminBrokerProcessor``.
+"""Creates, changes and lists topics for operators. Java: ``AdminBrokerProcessor``.
 
 A request to create or change a topic is answered when the topic is durable and registered at every reachable name
-server, because tools ask for its route at once. A deletion first deletes the topic and its offsets durably, then the
-queues: if a crash restored old offsets for queues that start again at 0, consumers would skip messages. A deletion is
-answered when no crash can restore any of it; the log keeps the records until they expire. A new topic of the same name
-takes its first message when the deletion is complete.
+server, because tools ask for its route at once.
 """
 
 import logging
@@ -15,16 +12,18 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from firearrow import fastjson
-from firearrow.broker.gate.gate import Kept, KeptAnswer
-from firearrow.broker.handlers.admin.large_answer import put_together
-from firearrow.broker.lanes import Wait
+from firearrow.broker.gate.gate import Gate, GatedAnswer, KeptAnswer
+from firearrow.broker.handlers.admin.large_answer import put_together, queue_row, with_queues
+from firearrow.broker.identity import Identity
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.send.incoming import check_topic_name
-from firearrow.broker.state.saved import Saved, keep, when_all
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.state.saved import SaveWaiter
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.tables.pages import names_of_page
-from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_attributes import altered, parse_changes
-from firearrow.errors import BadBody, DiskError
-from firearrow.model.message import MessageQueue
+from firearrow.broker.tables.topic_book import TopicBook
+from firearrow.errors import BadBody
 from firearrow.model.names import SYSTEM_TOPICS, is_system_topic
 from firearrow.protocol.bodies.admin.topic import (
     CreateTopicListBody,
@@ -40,9 +39,7 @@ from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused, request_body
 from firearrow.protocol.requests.admin.topic import (
-    CleanUnusedTopic,
     CreateTopic,
-    DeleteTopicInBroker,
     GetAllTopicConfig,
     GetAllTopicConfigAnswer,
     GetSystemTopicListFromBroker,
@@ -53,6 +50,8 @@ from firearrow.protocol.requests.admin.topic import (
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.turn import Pace
+from firearrow.store.store import Store
 
 PAGE: Final = 2000
 """Most topics in one answer, for clients that ask for pages."""
@@ -60,8 +59,8 @@ NO_STATIC_TOPICS: Final = (
     b',"mappingDataVersion":%b,"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}'
     % encode_body(DataVersion())
 )
-DELETED_AT_ONCE: Final = 50
-"""Topics that are deleted together, when all unused ones are."""
+QUEUES_AT_ONCE: Final = 100
+"""Queues looked at in one turn of the loop."""
 QUEUES_MAX: Final = 65_536
 MADE: Final = Answer(remark="not set any response code")
 """Apache's answer after a topic was created: the default remark, which Apache's handler does not clear."""
@@ -72,17 +71,25 @@ log = logging.getLogger(__name__)
 class TopicHandlers:
     """Gives operators access to the topic table."""
 
-    def __init__(self, tables: Tables, announced: Callable[[], Awaitable[None]]) -> None:
-        self._topics = tables.topics
-        self._store = tables.store
-        self._lanes = tables.lanes
-        self._gate = tables.gate
-        self._settings = tables.settings
-        self._broker_name = tables.identity.name
-        self._offset_table = tables.offsets
-        self._offsets_changed = tables.offset_file.changed
-        self._counters = tables.stats
-        self._changes = tables.changes
+    def __init__(
+        self,
+        announced: Callable[[], Awaitable[None]],
+        *,
+        topics: TopicBook,
+        store: Store,
+        lanes: Lanes,
+        gate: Gate,
+        settings: LiveSettings,
+        identity: Identity,
+        stats: BrokerStats,
+    ) -> None:
+        self._topics = topics
+        self._store = store
+        self._lanes = lanes
+        self._gate = gate
+        self._settings = settings
+        self._broker_name = identity.name
+        self._counters = stats
         self._announced = announced
 
     def add_to(self, handlers: Handlers) -> None:
@@ -90,8 +97,6 @@ class TopicHandlers:
         kept = self._gate.before(handlers)
         kept.on(UpdateAndCreateTopic, self.update, urgent=True)
         kept.on(UpdateAndCreateTopicList, self.update_list, urgent=True)
-        kept.on(DeleteTopicInBroker, self.delete, urgent=True)
-        kept.on(CleanUnusedTopic, self.clean_unused, urgent=True)
         handlers.on(GetAllTopicConfig, self.all_topics, urgent=True)
         handlers.on(GetTopicConfig, self.one_topic, urgent=True)
         handlers.on(GetSystemTopicListFromBroker, self.system_topics, urgent=True)
@@ -125,11 +130,7 @@ class TopicHandlers:
 
     def _check_name(self, topic: str) -> None:
         check_topic_name(topic)
-        if self._settings.broker.validate_system_topic_when_update_topic and self._is_system(topic):
-            raise _conflict(topic)
-
-    def _is_system(self, topic: str) -> bool:
-        return is_system_topic(topic) or topic in self._topics.table.system
+        check_not_system(topic, self._topics, self._settings)
 
     def _with_attributes(self, topic: TopicConfig, changes: dict[str, str]) -> TopicConfig:
         for count in (topic.read_queue_nums, topic.write_queue_nums):
@@ -141,104 +142,22 @@ class TopicHandlers:
     def _put(self, topics: list[TopicConfig], call: Call) -> KeptAnswer:
         self._gate.check_change()
         log.info("topics asked for", extra={"topics": [t.topic_name for t in topics], "by": str(call.peer.address)})
-        self._lanes.check(call.peer, Wait.CHANGE)
-        saved = Saved()
+        self._lanes.check(call.peer, WaitKind.CHANGE)
+        saved = SaveWaiter()
         self._topics.put(topics, saved.tell)
-        return self._gate.job(self._lanes.do, call, Wait.CHANGE, self._made(saved, call))
+        return self._gate.job(self._lanes.do, call, WaitKind.CHANGE, self._made(saved, call))
 
-    async def _made(self, saved: Saved, call: Call) -> Kept:
+    async def _made(self, saved: SaveWaiter, call: Call) -> GatedAnswer:
         await saved.wait()
         await self._announced()
         return self._gate.changed(call, MADE)
-
-    # ---- deleting
-
-    def delete(self, request: DeleteTopicInBroker, call: Call) -> KeptAnswer:
-        """Delete a topic with its offsets and queues."""
-        topic = request.topic
-        if not topic.strip():
-            raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
-        if self._settings.broker.validate_system_topic_when_update_topic and self._is_system(topic):
-            raise _conflict(topic)
-        self._gate.check_change()
-        self._lanes.check(call.peer, Wait.CHANGE)
-        log.info("topic deleted", extra={"topic": topic, "by": str(call.peer.address)})
-        return self._gate.job(
-            self._lanes.do, call, Wait.CHANGE, self._deleted([topic], self._begin_deletion([topic]), call)
-        )
-
-    def _begin_deletion(self, topics: list[str]) -> Saved:
-        """Delete topics and their offsets; the result waits until no crash can restore them."""
-        saved = Saved()
-        tell = when_all(len(topics) + 1, saved.tell)
-        for topic in topics:
-            self._changes.begin_deletion(topic)
-            self._topics.begin_deletion(topic, tell)
-        self._forget(topics)
-        self._offsets_changed(tell)
-        return saved
-
-    async def _deleted(self, topics: list[str], saved: Saved, call: Call) -> Kept:
-        await self._complete_deletion(topics, saved)
-        return self._gate.changed(call)
-
-    async def _complete_deletion(self, topics: list[str], saved: Saved) -> None:
-        left = dict.fromkeys(topics)
-
-        def ended(topic: str, log_end: int) -> None:
-            del left[topic]
-            self._changes.end_life(topic, log_end)
-
-        try:
-            await saved.wait()
-            try:
-                await self._delete_queues(topics, ended)
-            finally:
-                self._changes.deleted(topic for topic in topics if topic not in left)
-            self._forget(topics)  # offsets that consumers of the old queues committed meanwhile
-            await self._counters.forget_topics(topics)
-            await self._keep_offsets()
-        finally:
-            for topic in left:
-                self._changes.end_deletion(topic)
-            for topic in topics:
-                self._topics.end_deletion(topic)
-
-    def _forget(self, topics: list[str]) -> None:
-        for topic in topics:
-            self._offset_table.forget_topic(topic)
-
-    async def _keep_offsets(self) -> None:
-        await keep(self._offsets_changed)
-
-    async def _delete_queues(self, topics: list[str], ended: Callable[[str, int], None]) -> None:
-        try:
-            await self._store.delete_topics(topics, ended)
-        except DiskError as error:
-            remark = f"queues may be left, and a crash within seconds may bring others back: delete again ({error})"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
-
-    def clean_unused(self, _request: CleanUnusedTopic, call: Call) -> KeptAnswer:
-        """Delete the queues whose topics do not exist."""
-        self._gate.check_change()
-        return self._gate.job(self._lanes.do, call, Wait.CHANGE, self._clean_unused(call))
-
-    async def _clean_unused(self, call: Call) -> Kept:
-        known = self._topics.table.topics
-        unused = {topic for topic in self._store.queues.topics() if topic not in known}
-        gone = sorted(topic for topic in unused if not is_system_topic(topic))
-        log.info("queues of topics that are gone are deleted", extra={"topics": gone})
-        for first in range(0, len(gone), DELETED_AT_ONCE):
-            some = [topic for topic in gone[first : first + DELETED_AT_ONCE] if topic not in known]
-            await self._complete_deletion(some, self._begin_deletion(some))
-        return self._gate.changed(call)
 
     # ---- looking
 
     def all_topics(self, request: GetAllTopicConfig, call: Call) -> Answer | Later:
         """Return all topics, or a page of them. The answer with all is built over several turns: there may be many."""
         if (request.topic_seq, request.data_version, request.max_topic_num) == (None, None, None):
-            return self._lanes.do(call, Wait.TURNS, self._all_topics())
+            return self._lanes.do(call, WaitKind.TURNS, self._all_topics())
         table = self._topics.table
         start = min(max(request.topic_seq or 0, 0), len(table)) if self._is_current(request.data_version) else 0
         count = min(max(request.max_topic_num or PAGE, 0), PAGE)
@@ -285,24 +204,19 @@ class TopicHandlers:
         if request.hidden:
             held = self._store.queues.of_topic(request.topic)
             shown |= dict.fromkeys(queue.queue_id for queue in held if queue.max_offset)
-        return self._lanes.do(call, Wait.TURNS, self._stats(request.topic, shown, topic if request.hidden else None))
+        return self._lanes.do(
+            call, WaitKind.TURNS, self._stats(request.topic, shown, topic if request.hidden else None)
+        )
 
     async def _stats(self, topic: str, shown: Iterable[int], told: TopicConfig | None) -> Answer:
-        table = {}
+        rows, pace = list[bytes](), Pace(QUEUES_AT_ONCE)
         for queue_id in shown:
-            key = MessageQueue(topic=topic, broker_name=self._broker_name, queue_id=queue_id)
-            table[key] = await self._offsets(topic, queue_id)
+            rows.append(queue_row(self._broker_name, topic, queue_id, await self._offsets(topic, queue_id)))
+            await pace.did()
         put_tps = self._counters.topic_put_tps(topic, elapsed_ms())
-        return Answer(
-            body=encode_body(
-                TopicStatsTable(
-                    offset_table=table,
-                    topic_put_tps=put_tps,
-                    hidden=bool(told) or None,
-                    life=told.life if told else None,
-                )
-            )
-        )
+        table = TopicStatsTable(topic_put_tps=put_tps, hidden=bool(told) or None, life=told.life if told else None)
+        what = "the offsets of the topic's queues are {}: ask queue by queue"
+        return Answer(body=bytes(await put_together(with_queues(table, rows), what)))
 
     async def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
         store = self._store
@@ -316,5 +230,8 @@ class TopicHandlers:
         )
 
 
-def _conflict(topic: str) -> Refused:
-    return Refused(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+def check_not_system(topic: str, topics: TopicBook, settings: LiveSettings) -> None:
+    """Refuse a system topic, unless the settings let operators change such topics."""
+    is_system = is_system_topic(topic) or topic in topics.table.system
+    if is_system and settings.broker.validate_system_topic_when_update_topic:
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")

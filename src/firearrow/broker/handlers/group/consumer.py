@@ -11,12 +11,15 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.broker.handlers.admin.large_answer import put_together
-from firearrow.broker.lanes import Wait
+from firearrow.broker.handlers.admin.large_answer import NAMES_AT_ONCE, in_order, put_together, topics_of
+from firearrow.broker.identity import Identity
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.state.state_file import in_pieces
-from firearrow.broker.tables.clients import Client, ConsumerGroup
+from firearrow.broker.tables.clients import Client, ClientTable, ConsumerGroup
 from firearrow.broker.tables.disagreement import Disagreements
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import BadBody, FireArrowError, IllegalMessage, OffsetNotStored, RequestRefused, RequestTimedOut
 from firearrow.model.message import MessageQueue
 from firearrow.model.versions import version_number
@@ -24,7 +27,7 @@ from firearrow.protocol.bodies.admin.topic import GroupList
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import QuerySubscriptionBody
 from firearrow.protocol.bodies.group.heartbeat import (
-    Connection,
+    ClientConnection,
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
@@ -45,8 +48,9 @@ from firearrow.protocol.requests.group.group import (
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly, GetConsumerRunningInfo
 from firearrow.protocol.requests.group.reset import GetConsumerStatusFromClient, InvokeBrokerToGetConsumerStatus
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
-from firearrow.runtime.clock import elapsed_ms
-from firearrow.runtime.turn import breathe
+from firearrow.runtime.clock import Clock, elapsed_ms
+from firearrow.runtime.turn import Pace, breathe
+from firearrow.store.store import Store
 
 ANSWERS_SINCE: Final = version_number("3.1.8") - 1
 """Consumers from this version on answer these questions (V3_1_8_SNAPSHOT)."""
@@ -63,15 +67,27 @@ MOST_HEADER_BYTES: Final = 16 * 1024
 class ConsumerHandlers:
     """Answers questions about connected clients."""
 
-    def __init__(self, tables: Tables, disagreements: Disagreements) -> None:
-        self._store = tables.store
-        self._topics = tables.topics
-        self._groups = tables.groups
-        self._clients = tables.clients
-        self._offsets = tables.offsets
-        self._clock = tables.clock
-        self._identity = tables.identity
-        self._lanes = tables.lanes
+    def __init__(
+        self,
+        disagreements: Disagreements,
+        *,
+        store: Store,
+        topics: TopicBook,
+        groups: GroupBook,
+        clients: ClientTable,
+        offsets: OffsetTable,
+        clock: Clock,
+        identity: Identity,
+        lanes: Lanes,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._clock = clock
+        self._identity = identity
+        self._lanes = lanes
         self._disagreements = disagreements
 
     def add_to(self, handlers: Handlers) -> None:
@@ -102,7 +118,7 @@ class ConsumerHandlers:
             subscription_disagreement=None if differs is None else str(differs),
             subscription_table=group.subscriptions,
         )
-        return self._lanes.do(call, Wait.TURNS, _connections(encode_body(body), list(group.members.values())))
+        return self._lanes.do(call, WaitKind.TURNS, _connections(encode_body(body), list(group.members.values())))
 
     def producers(self, request: GetProducerConnectionList, call: Call) -> Later:
         """Return the members of a producer group."""
@@ -111,11 +127,11 @@ class ConsumerHandlers:
             remark = f"the producer group[{request.producer_group}] not exist"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         body = encode_body(ProducerConnection())
-        return self._lanes.do(call, Wait.TURNS, _connections(body, list(members.values())))
+        return self._lanes.do(call, WaitKind.TURNS, _connections(body, list(members.values())))
 
     def all_producers(self, _request: GetAllProducerInfo, call: Call) -> Later:
         """Return every producer, by group. The answer is built over several turns: there may be ten thousands."""
-        return self._lanes.do(call, Wait.TURNS, self._all_producers())
+        return self._lanes.do(call, WaitKind.TURNS, self._all_producers())
 
     async def _all_producers(self) -> Answer:
         what = "all producers are {}: ask for those of one group"
@@ -131,14 +147,28 @@ class ConsumerHandlers:
             before = b","
         yield b"}}" if before == b"," else before + b"}}"
 
-    def groups_of_topic(self, request: QueryTopicConsumeByWho, _call: Call) -> Answer:
+    def groups_of_topic(self, request: QueryTopicConsumeByWho, call: Call) -> Later:
         """Return the groups that subscribe to a topic or have offsets in it."""
-        known = [*self._clients.groups_of_topic(request.topic), *self._offsets.groups_of(request.topic)]
-        return Answer(body=encode_body(GroupList(group_list=sorted(set(known)))))
+        return self._lanes.do(call, WaitKind.TURNS, self._groups_of_topic(request.topic))
 
-    def topics_of_group(self, request: QueryTopicsByConsumer, _call: Call) -> Answer:
+    async def _groups_of_topic(self, topic: str) -> Answer:
+        known, pace = list[str](), Pace(NAMES_AT_ONCE)
+        for group in list(self._clients.groups()):
+            if topic in group.subscriptions:
+                known.append(group.name)
+            await pace.did()
+        for name in list(self._offsets.groups_in(topic)):
+            if self._offsets.queues_of(topic, name) is not None:
+                known.append(name)
+            await pace.did()
+        return Answer(body=encode_body(GroupList(group_list=await in_order(known))))
+
+    def topics_of_group(self, request: QueryTopicsByConsumer, call: Call) -> Later:
         """Return the topics in which a group has offsets."""
-        topics = self._offsets.topics_of(request.group)
+        return self._lanes.do(call, WaitKind.TURNS, self._topics_of_group(request.group))
+
+    async def _topics_of_group(self, group: str) -> Answer:
+        topics = await topics_of(self._offsets, group)
         return Answer(body=encode_body(TopicList(broker_addr=self._identity.address, topic_list=topics)))
 
     def subscription(self, request: QuerySubscriptionByConsumer, _call: Call) -> Answer:
@@ -155,14 +185,14 @@ class ConsumerHandlers:
         _check_size(call)
         peer = self._consumer(request.consumer_group, request.client_id)
         return self._lanes.do(
-            call, Wait.CLIENT, _pass_on(peer, request, b"", request.consumer_group, request.client_id)
+            call, WaitKind.CLIENT, _pass_on(peer, request, b"", request.consumer_group, request.client_id)
         )
 
     def consume_directly(self, request: ConsumeMessageDirectly, call: Call) -> Later:
         """Let a consumer consume a message now."""
         _check_size(call)
         peer = self._consumer(request.consumer_group, request.client_id or "")
-        return self._lanes.do(call, Wait.CLIENT, self._consume_directly(request, peer))
+        return self._lanes.do(call, WaitKind.CLIENT, self._consume_directly(request, peer))
 
     async def _consume_directly(self, request: ConsumeMessageDirectly, peer: Peer) -> Answer:
         try:
@@ -196,7 +226,7 @@ class ConsumerHandlers:
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{request.group}]"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return self._lanes.do(call, Wait.CLIENT, self._statuses(request, group))
+        return self._lanes.do(call, WaitKind.CLIENT, self._statuses(request, group))
 
     async def _statuses(self, request: InvokeBrokerToGetConsumerStatus, group: ConsumerGroup) -> Answer:
         """Ask members side by side; let other questions have their turn between portions of a large group."""
@@ -254,9 +284,11 @@ async def _connections(body: bytes, clients: list[Client]) -> Answer:
     return Answer(body=bytes(await put_together(in_pieces(rows, head + empty, tail), what)))
 
 
-def _connection(client: Client) -> Connection:
+def _connection(client: Client) -> ClientConnection:
     address = str(cast("Peer", client.connection).address)
-    return Connection(client_addr=address, client_id=client.client_id, language=client.language, version=client.version)
+    return ClientConnection(
+        client_addr=address, client_id=client.client_id, language=client.language, version=client.version
+    )
 
 
 def _producer(client: Client, born_ms: int) -> ProducerInfo:

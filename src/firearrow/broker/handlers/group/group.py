@@ -6,12 +6,13 @@ A request that creates, changes or deletes a group, alone or with its offsets, i
 from typing import Final
 
 from firearrow import fastjson
-from firearrow.broker.gate.gate import NOTHING_PLACED, KeptAnswer
+from firearrow.broker.gate.gate import NOTHING_PLACED, Gate, GatedAnswer, KeptAnswer
 from firearrow.broker.handlers.admin.large_answer import put_together
-from firearrow.broker.lanes import Wait
-from firearrow.broker.state.saved import when_all
+from firearrow.broker.lanes import Lanes, WaitKind
+from firearrow.broker.state.saved import SaveWaiter, keep
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.offset_book import OffsetBook
 from firearrow.broker.tables.pages import GROUP_BYTES_MAX
-from firearrow.broker.tables.tables import Tables
 from firearrow.errors import BadBody
 from firearrow.model.names import group_fault
 from firearrow.protocol.bodies.body import encode_body
@@ -29,20 +30,23 @@ from firearrow.protocol.requests.group.group import (
     UpdateAndGetGroupForbidden,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.runtime.turn import Pace
 
 PAGE_SIZE: Final = 1000
 """Most groups in one page (Apache's ``splitMetadataSize``)."""
+OFFSETS_AT_ONCE: Final = 100
+"""Topics whose offsets of a group are deleted in one turn of the loop."""
 
 
 class GroupHandlers:
     """Creates, changes, lists and deletes groups."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._groups = tables.groups
-        self._gate = tables.gate
-        self._offsets = tables.offsets
-        self._offset_file = tables.offset_file
-        self._lanes = tables.lanes
+    def __init__(self, *, groups: GroupBook, gate: Gate, offsets: OffsetBook, lanes: Lanes) -> None:
+        self._groups = groups
+        self._gate = gate
+        self._offsets = offsets.table
+        self._offset_file = offsets.file
+        self._lanes = lanes
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -83,7 +87,7 @@ class GroupHandlers:
     def all_groups(self, request: GetAllSubscriptionGroupConfig, call: Call) -> Answer | Later:
         """Return all groups, or a page of them. The answer with all is built over several turns: there may be many."""
         if (request.group_seq, request.data_version, request.max_group_num) == (None, None, None):
-            return self._lanes.do(call, Wait.TURNS, self._all_groups())
+            return self._lanes.do(call, WaitKind.TURNS, self._all_groups())
         table = self._groups.table
         count = PAGE_SIZE if request.max_group_num is None else min(request.max_group_num, PAGE_SIZE)
         same = _version(request.data_version) == table.version
@@ -107,13 +111,22 @@ class GroupHandlers:
     def delete(self, request: DeleteSubscriptionGroup, call: Call) -> KeptAnswer:
         """Delete a group."""
         self._gate.check_change()
-        answer, tell = self._gate.when_saved(call)
         if request.clean_offset or request.remove_offset:
-            tell = when_all(2, tell)
-            self._offsets.forget_group(request.group_name)
-            self._offset_file.changed(tell)
+            return self._gate.job(self._lanes.do, call, WaitKind.CHANGE, self._delete_all(request.group_name, call))
+        answer, tell = self._gate.when_saved(call)
         self._groups.delete(request.group_name, tell)
         return answer
+
+    async def _delete_all(self, group: str, call: Call) -> GatedAnswer:
+        """Delete a group and its offsets, some offsets in a turn of the loop."""
+        saved, pace = SaveWaiter(), Pace(OFFSETS_AT_ONCE)
+        self._groups.delete(group, saved.tell)
+        for topic in list(self._offsets.topics_with(group)):
+            self._offsets.forget_row(topic, group)
+            await pace.did()
+        await keep(self._offset_file.changed)
+        await saved.wait()
+        return self._gate.changed(call)
 
     def forbid(self, request: UpdateAndGetGroupForbidden, call: Call) -> KeptAnswer:
         """Return whether a group may read a topic, or change that."""

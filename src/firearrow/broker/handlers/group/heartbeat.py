@@ -12,9 +12,11 @@ from typing import Final, cast
 
 from firearrow.broker.delivery.notices import Notices
 from firearrow.broker.pull.filter_checks import FilterChecks
-from firearrow.broker.tables.clients import Client
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.clients import Client, ClientTable
 from firearrow.broker.tables.disagreement import Disagreements, disagreement_with
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model.names import retry_topic
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.heartbeat import CheckClientBody, ConsumerData, ConsumerIdList, HeartbeatData
@@ -30,7 +32,7 @@ from firearrow.protocol.requests.group.heartbeat import (
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.runtime.turn import Pace
-from firearrow.telemetry.damped import Damped
+from firearrow.telemetry.damped import DampedEvents
 
 CLIENT_TIMEOUT_MS: Final = 120_000
 SCAN_INTERVAL_MS: Final = 10_000
@@ -49,16 +51,24 @@ log = logging.getLogger(__name__)
 class HeartbeatHandlers:
     """Takes heartbeats and lists the members of groups."""
 
-    def __init__(self, tables: Tables, filter_checks: FilterChecks) -> None:
+    def __init__(
+        self,
+        filter_checks: FilterChecks,
+        *,
+        clients: ClientTable,
+        groups: GroupBook,
+        settings: LiveSettings,
+        topics: TopicBook,
+    ) -> None:
         self._filter_checks = filter_checks
-        self._clients = tables.clients
-        self._groups = tables.groups
-        self._settings = tables.settings
-        self._refusals = Damped()
-        self._topics = tables.topics
-        self._refuses_disagreement = tables.settings.value.consuming.refuse_inconsistent_subscription
+        self._clients = clients
+        self._groups = groups
+        self._settings = settings
+        self._refusals = DampedEvents()
+        self._topics = topics
+        self._refuses_disagreement = settings.value.consuming.refuse_inconsistent_subscription
         self._fingerprints: dict[str, int] = {}
-        self._notices = Notices(tables.clients)
+        self._notices = Notices(clients)
         self.disagreements: Final = Disagreements()
 
     def add_to(self, handlers: Handlers) -> None:
@@ -184,7 +194,7 @@ class HeartbeatHandlers:
             pace = Pace(GROUPS_AT_ONCE)
             while self.expire():
                 await pace.did(GROUPS_AT_ONCE)
-            self._drop_fingerprints()
+            await self._drop_fingerprints()
             for found in self.disagreements.look(self._clients, elapsed_ms()):
                 if found is not None:
                     log.error("subscriptions disagree", extra={"group": found.group, "reason": str(found)})
@@ -201,6 +211,9 @@ class HeartbeatHandlers:
             self._notices.add(group)
         return len(expired.connections) >= EXPIRED_AT_ONCE
 
-    def _drop_fingerprints(self) -> None:
-        for name in [name for name in self._fingerprints if self._clients.group(name) is None]:
-            del self._fingerprints[name]
+    async def _drop_fingerprints(self) -> None:
+        pace = Pace(GROUPS_AT_ONCE)
+        for name in list(self._fingerprints):
+            if self._clients.group(name) is None:
+                self._fingerprints.pop(name, None)
+            await pace.did()

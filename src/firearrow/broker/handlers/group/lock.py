@@ -3,7 +3,9 @@
 Only queues of this broker are locked, for groups that it knows: names that somebody invents are not remembered.
 """
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.locks import QueueLocks
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.lock import LockBatchBody, LockedQueues
@@ -16,10 +18,10 @@ from firearrow.runtime.clock import elapsed_ms
 class LockHandlers:
     """Locks and unlocks queues for clients."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._locks = tables.locks
-        self._topics = tables.topics
-        self._groups = tables.groups
+    def __init__(self, locks: QueueLocks, topics: TopicBook, groups: GroupBook) -> None:
+        self._locks = locks
+        self._topics = topics
+        self._groups = groups
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""

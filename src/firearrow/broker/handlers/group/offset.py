@@ -9,11 +9,15 @@ the end in a second request, and misses the messages that came between the two.
 
 from typing import Final
 
+from firearrow.broker.gate.gate import Gate
 from firearrow.broker.handlers.admin.large_answer import put_together
 from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
-from firearrow.broker.lanes import Wait
+from firearrow.broker.lanes import Lanes, WaitKind
+from firearrow.broker.tables.changed_rows import Key
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.offset_book import OffsetBook
 from firearrow.broker.tables.offset_parts import OffsetPart
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.errors import OffsetNotStored
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.offset import QueryCorrectionOffsetBody
@@ -34,9 +38,10 @@ from firearrow.protocol.requests.group.offset import (
 from firearrow.protocol.requests.group.reset import QueryCorrectionOffset
 from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset, GetAllConsumerOffsetAnswer
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.runtime.turn import Pace
+from firearrow.runtime.turn import Pace, breathe
 from firearrow.store.queue.consume_queue import ENTRY, ConsumeQueue
 from firearrow.store.read.lookup import Boundary
+from firearrow.store.store import Store
 
 OFFSETS_AT_ONCE: Final = 200
 """Offsets that are compared before others have their turn."""
@@ -45,15 +50,17 @@ OFFSETS_AT_ONCE: Final = 200
 class OffsetHandlers:
     """Reads and commits the offsets of groups; reads the offsets of queues."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store = tables.store
-        self._gate = tables.gate
-        self._topics = tables.topics
-        self._groups = tables.groups
-        self._offsets = tables.offsets
-        self._bounds = OffsetBounds(tables)
-        self._lanes = tables.lanes
-        self._on_commit = tables.offset_file.changed
+    def __init__(
+        self, *, store: Store, gate: Gate, topics: TopicBook, groups: GroupBook, offsets: OffsetBook, lanes: Lanes
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets.table
+        self._bounds = OffsetBounds(store, offsets.table)
+        self._lanes = lanes
+        self._on_commit = offsets.file.changed
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -120,7 +127,7 @@ class OffsetHandlers:
     def all_offsets(self, request: GetAllConsumerOffset, call: Call) -> Later:
         """Return every offset, or what changed, for slaves. The answer is built over several turns: it may be large."""
         told = self._part_of_offsets(request.since) if request.in_parts else self._all_offsets(request.since)
-        return self._lanes.do(call, Wait.TURNS, told)
+        return self._lanes.do(call, WaitKind.TURNS, told)
 
     async def _part_of_offsets(self, since: str | None) -> Answer:
         part = OffsetPart(self._offsets, since)
@@ -129,14 +136,32 @@ class OffsetHandlers:
 
     async def _all_offsets(self, since: str | None) -> Answer:
         what = "all offsets are {}: ask for those of one group and topic"
-        rows = self._offsets.changed_rows
-        mark, changed = rows.mark, rows.since(since)
+        changed = await self._changed_after(since)
+        mark = self._offsets.changed_rows.mark
         told = GetAllConsumerOffsetAnswer(mark=mark, since=None if changed is None else since)
         return Answer(told, bytes(await put_together(self._offsets.pieces(changed), what)))
 
+    async def _changed_after(self, mark: str | None) -> list[Key] | None:
+        """Return the rows that changed after a mark; None when that is not known.
+
+        A row that changes again during the walk may have left its place before it was seen: those are added at the end.
+        """
+        rows, found = self._offsets.changed_rows, dict[Key, None]()
+        number, last = rows.number_of(mark), rows.number
+        if number is None:
+            return None
+        while number < last and (some := rows.after(number, OFFSETS_AT_ONCE)):
+            found.update(dict.fromkeys(key for key, _ in some))
+            number = some[-1][1]
+            await breathe()
+            if rows.number_of(mark) is None:  # deleted rows were forgotten meanwhile
+                return None
+        found.update(dict.fromkeys(key for key, _ in rows.after(number, rows.number)))
+        return list(found)
+
     def correction(self, request: QueryCorrectionOffset, call: Call) -> Later:
         """Return the lowest offset of all groups by queue; INT64_MAX where the group to compare with is below it."""
-        return self._lanes.do(call, Wait.TURNS, self._correction(request))
+        return self._lanes.do(call, WaitKind.TURNS, self._correction(request))
 
     async def _correction(self, request: QueryCorrectionOffset) -> Answer:
         without, pace = set((request.filter_groups or "").split(",")), Pace(OFFSETS_AT_ONCE)
@@ -169,7 +194,7 @@ class OffsetHandlers:
         if queue is None:
             return Answer(OffsetAnswer(offset=0))
         boundary = Boundary.UPPER if request.boundary_type is BoundaryType.UPPER else Boundary.LOWER
-        return self._lanes.do(call, Wait.DEVICE, self._search(queue, request.timestamp, boundary))
+        return self._lanes.do(call, WaitKind.DEVICE, self._search(queue, request.timestamp, boundary))
 
     async def _search(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary) -> Answer:
         return Answer(OffsetAnswer(offset=await self._store.lookups.offset_by_time(queue, time_ms, boundary)))
@@ -179,7 +204,7 @@ class OffsetHandlers:
         queue = self._store.queues.find(request.topic, request.queue_id)
         if queue is None:
             return Answer(EarliestStoretimeAnswer(timestamp=-1))
-        return self._lanes.do(call, Wait.DEVICE, self._earliest(queue))
+        return self._lanes.do(call, WaitKind.DEVICE, self._earliest(queue))
 
     async def _earliest(self, queue: ConsumeQueue) -> Answer:
         return Answer(EarliestStoretimeAnswer(timestamp=await self._store.lookups.earliest_ms(queue)))

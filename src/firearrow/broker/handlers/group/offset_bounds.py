@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.model.names import group_fault
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
+from firearrow.store.store import Store
 
 
 class OffsetBounds:
     """Refuses offsets that would be kept for nobody, and one more when there are too many."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store = tables.store
-        self._offsets = tables.offsets
+    def __init__(self, store: Store, offsets: OffsetTable) -> None:
+        self._store = store
+        self._offsets = offsets
 
     def check_queue(self, topic: str, config: TopicConfig, queue_id: int) -> None:
         """Refuse a queue that the topic has neither now nor from a time when it had more queues."""

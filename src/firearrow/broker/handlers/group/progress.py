@@ -3,41 +3,67 @@
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
-from firearrow.broker.handlers.admin.large_answer import put_together
-from firearrow.broker.lanes import Wait
+from firearrow.broker.handlers.admin.large_answer import put_together, queue_row, topics_of, with_queues
+from firearrow.broker.identity import Identity
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.state.state_file import in_pieces
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.model.message import MessageQueue
-from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper, QueryConsumeTimeSpanBody, QueueTimeSpan
-from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper, QueueTimeSpan
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.admin.stats import GetBrokerConsumeStats, GetConsumeStats
 from firearrow.protocol.requests.message.query import QueryConsumeTimeSpan
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.runtime.turn import Pace
+from firearrow.store.store import Store
 
 NO_TIME: Final = -1
 QUEUES_AT_ONCE: Final = 100
 """Queues handled in one turn of the loop."""
 
 
+class _Read(Struct):
+    """The progress of a group in the queues of a topic."""
+
+    rows: list[bytes] = field(default_factory=list)
+    behind: int = 0
+    in_flight: int = 0
+
+
 class ProgressHandlers:
     """Compares the offsets of groups with the ends of queues."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store = tables.store
-        self._topics = tables.topics
-        self._groups = tables.groups
-        self._clients = tables.clients
-        self._offsets = tables.offsets
-        self._lanes = tables.lanes
-        self._counters = tables.stats
-        self._clock = tables.clock
-        self._identity = tables.identity
+    def __init__(
+        self,
+        *,
+        store: Store,
+        topics: TopicBook,
+        groups: GroupBook,
+        clients: ClientTable,
+        offsets: OffsetTable,
+        lanes: Lanes,
+        stats: BrokerStats,
+        clock: Clock,
+        identity: Identity,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._lanes = lanes
+        self._counters = stats
+        self._clock = clock
+        self._identity = identity
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -49,20 +75,20 @@ class ProgressHandlers:
 
     def stats(self, request: GetConsumeStats, call: Call) -> Later:
         """Return the progress of a group in its topics."""
-        listed = [topic for topic in (request.topic_list or "").split(";") if topic]
-        return self._lanes.do(call, Wait.TURNS, self._stats(request.consumer_group, listed, request.topic or ""))
+        listed = list(dict.fromkeys(topic for topic in (request.topic_list or "").split(";") if topic))
+        return self._lanes.do(call, WaitKind.TURNS, self._stats(request.consumer_group, listed, request.topic or ""))
 
     async def _stats(self, group: str, listed: list[str], topic: str) -> Answer:
-        topics = listed or self._subscribed(group, [topic] if topic else self._offsets.topics_of(group))
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        rate = 0.0
+        topics = listed or self._subscribed(group, [topic] if topic else await topics_of(self._offsets, group))
+        rows, rate, pace = list[bytes](), 0.0, Pace(QUEUES_AT_ONCE)
         for name in topics:
             config = self._topics.get(name)
             if config is None:
                 continue
-            table |= await self._queues(group, name, config.read_queue_nums)
+            rows += (await self._queues(group, name, config.read_queue_nums, pace)).rows
             rate += self._counters.consume_tps(group, name, elapsed_ms())
-        return Answer(body=encode_body(ConsumeStats(consume_tps=rate, offset_table=table)))
+        what = "what the group has read is {}: ask topic by topic"
+        return Answer(body=bytes(await put_together(with_queues(ConsumeStats(consume_tps=rate), rows), what)))
 
     def _subscribed(self, group: str, topics: list[str]) -> list[str]:
         """Return the ``topics`` to which the members of a group subscribe; all of them without subscriptions."""
@@ -71,11 +97,15 @@ class ProgressHandlers:
             return topics
         return [topic for topic in topics if topic in online.subscriptions]
 
-    async def _queues(self, group: str, topic: str, count: int) -> dict[MessageQueue, OffsetWrapper]:
-        return {
-            MessageQueue(topic, self._identity.name, queue_id): await self._queue(group, topic, queue_id)
-            for queue_id in range(count)
-        }
+    async def _queues(self, group: str, topic: str, count: int, pace: Pace) -> _Read:
+        found = _Read()
+        for queue_id in range(count):
+            one = await self._queue(group, topic, queue_id)
+            found.rows.append(queue_row(self._identity.name, topic, queue_id, one))
+            found.behind += one.broker_offset - one.consumer_offset
+            found.in_flight += one.pull_offset - one.consumer_offset
+            await pace.did()
+        return found
 
     async def _queue(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         offset = max(self._offsets.committed(group, topic, queue_id), 0)
@@ -90,7 +120,7 @@ class ProgressHandlers:
 
     def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> Later:
         """Return the progress of every group. The answer is built over several turns: there may be very many."""
-        return self._lanes.do(call, Wait.TURNS, self._all_stats(ordered_only=request.is_order))
+        return self._lanes.do(call, WaitKind.TURNS, self._all_stats(ordered_only=request.is_order))
 
     async def _all_stats(self, *, ordered_only: bool) -> Answer:
         listed: list[bytes] = []
@@ -98,23 +128,19 @@ class ProgressHandlers:
         pace = Pace(QUEUES_AT_ONCE)
         for group in list(self._groups.table):
             of_group = []
-            for topic, config in self._shown(group, ordered_only=ordered_only):
-                table = await self._queues(group, topic, config.write_queue_nums)
+            for topic in self._subscribed(group, await topics_of(self._offsets, group)):
+                config = self._topics.get(topic)
+                if config is None or (ordered_only and not config.order):
+                    continue
+                found = await self._queues(group, topic, config.write_queue_nums, pace)
                 tps = self._counters.consume_tps(group, topic, elapsed_ms())
-                of_group.append(encode_body(ConsumeStats(consume_tps=tps, offset_table=table)))
-                behind += sum(one.broker_offset - one.consumer_offset for one in table.values())
-                in_flight += sum(one.pull_offset - one.consumer_offset for one in table.values())
-                await pace.did(len(table))
+                of_group.append(b"".join(with_queues(ConsumeStats(consume_tps=tps), found.rows)))
+                behind, in_flight = behind + found.behind, in_flight + found.in_flight
             listed.append(b"{%b:[%b]}" % (msgspec.json.encode(group), b",".join(of_group)))
             await pace.did()
         head = b'{"brokerAddr":%b,"consumeStatsList":[' % msgspec.json.encode(self._identity.address)
         pieces = in_pieces(iter(listed), head, b'],"totalDiff":%d,"totalInflightDiff":%d}' % (behind, in_flight))
         return Answer(body=bytes(await put_together(pieces, "what all groups have read is {}: ask group by group")))
-
-    def _shown(self, group: str, *, ordered_only: bool) -> list[tuple[str, TopicConfig]]:
-        topics = self._subscribed(group, self._offsets.topics_of(group))
-        known = [(topic, config) for topic in topics if (config := self._topics.get(topic)) is not None]
-        return [(topic, config) for topic, config in known if config.order or not ordered_only]
 
     # ---- times
 
@@ -123,11 +149,15 @@ class ProgressHandlers:
         config = self._topics.get(request.topic)
         if config is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist")
-        return self._lanes.do(call, Wait.TURNS, self._time_spans(request, config.write_queue_nums))
+        return self._lanes.do(call, WaitKind.TURNS, self._time_spans(request, config.write_queue_nums))
 
     async def _time_spans(self, request: QueryConsumeTimeSpan, queues: int) -> Answer:
-        spans = [await self._time_span(request.group, request.topic, queue_id) for queue_id in range(queues)]
-        return Answer(body=encode_body(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+        rows, pace = list[bytes](), Pace(QUEUES_AT_ONCE)
+        for queue_id in range(queues):
+            rows.append(encode_body(await self._time_span(request.group, request.topic, queue_id)))
+            await pace.did()
+        what = "the times of the topic's queues are {}"
+        return Answer(body=bytes(await put_together(in_pieces(iter(rows), b'{"consumeTimeSpanSet":[', b"]}"), what)))
 
     async def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
         queue = self._store.queues.find(topic, queue_id)

@@ -17,19 +17,24 @@ from typing import Final
 
 import msgspec
 
-from firearrow.broker.gate.gate import Kept, KeptAnswer
-from firearrow.broker.handlers.admin.large_answer import put_together
+from firearrow.broker.gate.gate import Gate, GatedAnswer, KeptAnswer
+from firearrow.broker.handlers.admin.large_answer import put_together, topics_of
 from firearrow.broker.handlers.group.offset_bounds import OffsetBounds
-from firearrow.broker.lanes import Wait
+from firearrow.broker.identity import Identity
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.state.saved import keep
 from firearrow.broker.state.state_file import in_pieces
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.offset_book import OffsetBook
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.runtime.turn import Pace
+from firearrow.store.store import Store
 
 AT_ONCE: Final = 100
 """Queues or topics handled in one turn of the loop."""
@@ -41,17 +46,29 @@ Recall = Callable[[str, str, int], None]
 class ResetHandlers:
     """Moves groups for operators."""
 
-    def __init__(self, tables: Tables, recall: Recall) -> None:
-        self._store = tables.store
-        self._gate = tables.gate
-        self._topics = tables.topics
-        self._groups = tables.groups
-        self._clients = tables.clients
-        self._offsets = tables.offsets
-        self._bounds = OffsetBounds(tables)
-        self._offset_file = tables.offset_file
-        self._lanes = tables.lanes
-        self._broker_name = tables.identity.name
+    def __init__(
+        self,
+        recall: Recall,
+        *,
+        store: Store,
+        gate: Gate,
+        topics: TopicBook,
+        groups: GroupBook,
+        clients: ClientTable,
+        offsets: OffsetBook,
+        lanes: Lanes,
+        identity: Identity,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets.table
+        self._bounds = OffsetBounds(store, offsets.table)
+        self._offset_file = offsets.file
+        self._lanes = lanes
+        self._broker_name = identity.name
         self._recall = recall
 
     def add_to(self, handlers: Handlers) -> None:
@@ -66,7 +83,7 @@ class ResetHandlers:
         if request.group not in self._groups.table:
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {request.group} does not exist")
         self._gate.check_change()
-        return self._gate.job(self._lanes.do, call, Wait.CHANGE, self._reset(request, call))
+        return self._gate.job(self._lanes.do, call, WaitKind.CHANGE, self._reset(request, call))
 
     def _topic(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)
@@ -74,7 +91,7 @@ class ResetHandlers:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {name} does not exist")
         return topic
 
-    async def _reset(self, request: InvokeBrokerToResetOffset, call: Call) -> Kept:
+    async def _reset(self, request: InvokeBrokerToResetOffset, call: Call) -> GatedAnswer:
         topic = await self._settled(request.topic)
         places = await self._places(request, topic)
         body = await self._body(request.topic, places)
@@ -172,9 +189,9 @@ class ResetHandlers:
         """Copy the offsets of one group to another."""
         self._bounds.check_group(request.dest_group)
         self._gate.check_change()
-        return self._gate.job(self._lanes.do, call, Wait.CHANGE, self._clone(request, call))
+        return self._gate.job(self._lanes.do, call, WaitKind.CHANGE, self._clone(request, call))
 
-    async def _clone(self, request: CloneGroupOffset, call: Call) -> Kept:
+    async def _clone(self, request: CloneGroupOffset, call: Call) -> GatedAnswer:
         source, target = request.src_group, request.dest_group
         groups = [group for group in (source, target) if group in self._groups.table]
         lives = await self._cloned_topics(request)
@@ -185,7 +202,7 @@ class ResetHandlers:
     async def _cloned_topics(self, request: CloneGroupOffset) -> dict[str, int | None]:
         """Return the topics whose offsets are copied, with their lives."""
         source, pace, lives = request.src_group, Pace(AT_ONCE), dict[str, int | None]()
-        for name in [request.topic] if request.topic else self._offsets.topics_of(source):
+        for name in [request.topic] if request.topic else await topics_of(self._offsets, source):
             await self._topics.kept(name)
             topic, group = self._topics.get(name), self._clients.group(source)
             subscriptions = group.subscriptions if group is not None and not request.offline else None

@@ -16,40 +16,42 @@ Messages above the confirm offset are not visible here: they are not in a consum
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firearrow.broker.lanes import Wait
-from firearrow.broker.pull import answer as pullanswer
+from firearrow.broker.gate.gate import Gate
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.pull.arrivals import Arrivals
-from firearrow.broker.pull.backlog import BacklogLine
-from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
+from firearrow.broker.pull.backlog import MOST_IN_A_TURN, BacklogLine
+from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, AdmittedPull, PullChecks
+from firearrow.broker.pull.ending import PullEnding, finish
 from firearrow.broker.pull.filter_costs import FilterCosts
-from firearrow.broker.pull.filters import Filters
-from firearrow.broker.pull.long_poll import Parked, ParkedPulls, Subscribed, Wanted
+from firearrow.broker.pull.long_poll import ParkedPull, ParkedPulls, Subscribed, Wanted
 from firearrow.broker.pull.message_filter import NOT_COMPILED, MessageFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
 from firearrow.broker.pull.scanner import Scanner
 from firearrow.broker.pull.woken import WokenPulls
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.settings.pull_settings import MAX_SUSPEND_MS
+from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.tables.clients import ConsumerGroup
-from firearrow.broker.tables.tables import Tables
-from firearrow.protocol.codes import ResponseCode
+from firearrow.broker.tables.offset_book import OffsetBook
 from firearrow.protocol.requests.message.pull import LitePullMessage, Pull, PullMessage
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.runtime.turn import Share, soon
+from firearrow.runtime.turn import NS_A_BYTE, Share, TurnBudgets, soon
 from firearrow.store.placement import Rows
-from firearrow.store.read.queue_reader import ReadResult, ReadStatus
+from firearrow.store.read.queue_reader import ReadResult
+from firearrow.store.store import Store
 
 COMMIT_FLAG: Final = 0x1
-SUSPEND_FLAG: Final = 0x2
 TAKEN_AT_ONCE: Final = 2000
 """Most parked pulls that wake, expire or are dropped in one turn of the loop."""
-LOOKED: Final = (ReadStatus.FOUND, ReadStatus.NO_MATCHED_MESSAGE)
-"""The reads that looked at messages; others move a pull to where messages are."""
+PART_NS: Final = 2_000_000
+"""CPU time of every turn that is the woken pulls' own."""
 LIGHT_CHARACTERS: Final = 256
 """A parked pull keeps texts up to this total length: shorter ones are not worth a copy of the request."""
 
@@ -67,28 +69,41 @@ class _Ticket(Struct, eq=False):
 class PullHandlers:
     """Answers pulls, at once or after a long poll."""
 
-    def __init__(self, tables: Tables, memory_bytes: int, filters: Filters) -> None:
-        settings = self._settings = tables.settings
-        self._store = tables.store
-        self._checks = PullChecks(tables, filters)
-        self._filters = filters
-        self._offsets = tables.offsets
-        self._lanes = tables.lanes
+    def __init__(
+        self,
+        memory_bytes: int,
+        checks: PullChecks,
+        budgets: TurnBudgets,
+        *,
+        settings: LiveSettings,
+        store: Store,
+        offsets: OffsetBook,
+        lanes: Lanes,
+        stats: BrokerStats,
+        gate: Gate,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._checks = checks
+        filters = self._filters = checks.filters
+        self._offsets = offsets.table
+        self._lanes = lanes
         self._clock = filters.clock
-        costs = FilterCosts(tables.stats)
-        woken = self._woken = WokenPulls(filters.clock, self._serve)
+        costs = FilterCosts(stats)
+        most_ns = MOST_IN_A_TURN * NS_A_BYTE
+        pulls = budgets.share(Share.PULL, most_ns, most_ns)
+        woken_pulls = budgets.share(Share.PULL, PART_NS, most_ns)
+        woken = self._woken = WokenPulls(woken_pulls, filters.clock.share, self._serve, _host_of)
         scanner = Scanner(filters.clock)
         self.time_for_filter: Final = woken.time_for_filter
-        self._reader = PullReader(
-            tables.store, memory_bytes, settings.value.pull, scanner, costs, woken.time_for_filter
-        )
+        self._reader = PullReader(store, memory_bytes, settings.value.pull, scanner, costs, woken.time_for_filter)
         least = settings.value.pull.max_transfer_bytes_beside_sends
-        self._backlogs: Final = BacklogLine(tables.store.log, self._hand_out, least)
+        self._ending = PullEnding(store, offsets.table, stats, self._reader)
+        self._backlogs: Final = BacklogLine(budgets, pulls, store.log, self._hand_out, least)
         self._configure()
         settings.on_change.append(self._configure)
-        self._stats = tables.stats
-        self._gate = tables.gate
-        self._on_commit = tables.offset_file.changed
+        self._gate = gate
+        self._on_commit = offsets.file.changed
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._arrivals: Final = Arrivals(self.parked, filters.clock, costs, _group_of)
         self._is_waking = False
@@ -113,7 +128,7 @@ class PullHandlers:
     def pull(self, request: Pull, call: Call) -> Answer | Later:
         """Hand out messages of a queue, or wait until one arrives."""
         admitted = self._checks.admit(request, call.peer)
-        move = self._take_move(admitted)
+        move = self._ending.moved(admitted)
         if move is not None:
             return move
         self._commit(admitted)  # before anything is awaited, so that this commit cannot overwrite a later one
@@ -137,23 +152,22 @@ class PullHandlers:
         most = self._config.max_transfer_count_on_message_in_memory
         return self._store.max_offset(request.topic, request.queue_id) - request.queue_offset > most
 
-    def _hand_out(self, admitted: Admitted, call: Call) -> Answer | Later:
-        request = admitted.request
+    def _hand_out(self, admitted: AdmittedPull, call: Call) -> Answer | Later:
+        """Serve a pull that has not been parked."""
         if self._clock.is_turn_over and self._must_scan(admitted):
             return self._postpone(admitted, call)
-        hot = self._reader.read_hot(admitted)
-        if hot is None:
-            later = call.later()
-            later.promise(self._reader.most_bytes(request))
-            self._lanes.add(later, Wait.DEVICE, self._pull_cold(admitted, call))
-            return later
-        self._note_pulled(admitted, hot.next_offset)
-        code = pullanswer.code_of(hot, request.queue_offset)
-        if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
-            return self._park(admitted, call)
-        return self._answer(admitted, hot, code)
+        pulled = self._reader.read_hot(admitted)
+        return self._read_cold(admitted, call.later(), call) if pulled is None else self._end(admitted, pulled, call)
 
-    def _must_scan(self, admitted: Admitted) -> bool:
+    def _end(self, admitted: AdmittedPull, pulled: ReadResult, call: Call | None) -> Answer | Later:
+        """Return the answer, or park the pull if it found nothing; a pull without its ``call`` is not parked again."""
+        answer = self._ending.answer(admitted, pulled, may_wait=call is not None)
+        if answer is None:
+            assert call is not None
+            return self._park(admitted, call)
+        return answer
+
+    def _must_scan(self, admitted: AdmittedPull) -> bool:
         """Whether a pull has messages to judge by a filter."""
         request = admitted.request
         return (
@@ -161,60 +175,29 @@ class PullHandlers:
             and self._store.max_offset(request.topic, request.queue_id) > request.queue_offset
         )
 
-    def _postpone(self, admitted: Admitted, call: Call) -> Later:
+    def _postpone(self, admitted: AdmittedPull, call: Call) -> Later:
         """Serve a pull in the next turn of the loop, because filters have used up their time in this one."""
         request, later = admitted.request, call.later()
         later.promise(self._reader.most_bytes(request))
         is_new = admitted.wanted is NOT_COMPILED
         ticket, key = _Ticket(request, later, call.peer, call if is_new else None), (request.topic, request.queue_id)
-        self._woken.add([Parked(key, request.queue_offset, admitted.wanted, ticket, 0, call.peer, 0, 0)])
+        self._woken.add([ParkedPull(key, request.queue_offset, admitted.wanted, ticket, 0, call.peer, 0, 0)])
         return later
 
-    async def _pull_cold(self, admitted: Admitted, call: Call) -> Answer | Later:
-        """Do what `_hand_out` does, with a read of the device."""
+    def _read_cold(self, admitted: AdmittedPull, later: Later, call: Call | None) -> Later:
+        """Serve a pull by a job that reads the device."""
+        later.promise(self._reader.most_bytes(admitted.request))
+        self._lanes.add(later, WaitKind.DEVICE, self._cold(admitted, call))
+        return later
+
+    async def _cold(self, admitted: AdmittedPull, call: Call | None) -> Answer | Later:
         request = admitted.request
         pulled = await self._reader.read(admitted)
-        self._note_pulled(admitted, pulled.next_offset)
-        code = pullanswer.code_of(pulled, request.queue_offset)
-        if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
-            if self._store.max_offset(request.topic, request.queue_id) <= request.queue_offset:
-                return self._park(admitted, call)
-            pulled = await self._reader.read(admitted)
-            code = pullanswer.code_of(pulled, request.queue_offset)
-        return self._answer(admitted, pulled, code)
+        if call is not None and self._ending.waits(request, pulled) and self._finds(request):
+            pulled, call = await self._reader.read(admitted), None  # something came while the job waited
+        return self._end(admitted, pulled, call)
 
-    def _answer(self, admitted: Admitted, pulled: ReadResult, code: int) -> Answer:
-        request = admitted.request
-        wanted = admitted.wanted
-        if wanted is not None and pulled.status in LOOKED and pulled.next_offset > request.queue_offset:
-            skipped = pulled.next_offset - request.queue_offset - pulled.messages
-            self._stats.filtered(request.consumer_group, request.topic, skipped)
-        if code == ResponseCode.SUCCESS:
-            self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
-        else:
-            self._stats.missed()
-        broker = self._reader.suggested_broker(admitted, pulled)
-        return pullanswer.answer(pulled, code, admitted.topic_flag, admitted.group_flag, broker)
-
-    def _take_move(self, admitted: Admitted) -> Answer | None:
-        request = admitted.request
-        offset = self._offsets.take_move(request.consumer_group, request.topic, request.queue_id)
-        if offset is None:
-            return None
-        return pullanswer.moved(offset, *self._ends(request), admitted.topic_flag, admitted.group_flag)
-
-    def _ends(self, request: Pull) -> tuple[int, int]:
-        """Return the first offset of a pull's queue and the offset after the last."""
-        queue = self._store.queues.find(request.topic, request.queue_id)
-        if queue is None:
-            return 0, 0
-        return self._store.queues.min_offset(queue, self._store.log.min_offset), queue.max_offset
-
-    def _note_pulled(self, admitted: Admitted, next_offset: int) -> None:
-        request = admitted.request
-        self._offsets.note_pulled(request.consumer_group, request.topic, request.queue_id, next_offset)
-
-    def _commit(self, admitted: Admitted) -> None:
+    def _commit(self, admitted: AdmittedPull) -> None:
         request = admitted.request
         place = request.consumer_group, request.topic, request.queue_id
         is_taken = request.sys_flag & COMMIT_FLAG and self._gate.leads and self._offsets.has_room(*place)
@@ -223,7 +206,7 @@ class PullHandlers:
 
     # ---- waiting
 
-    def _park(self, admitted: Admitted, call: Call) -> Later:
+    def _park(self, admitted: AdmittedPull, call: Call) -> Later:
         request, config = admitted.request, self._config
         held_ms = request.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         until_ms = elapsed_ms() + min(max(held_ms, 0), MAX_SUSPEND_MS)
@@ -242,7 +225,9 @@ class PullHandlers:
         return later
 
     def disconnected(self, peer: Peer) -> None:
-        """Drop the parked pulls of a connection that ended, a bounded number in every turn of the loop."""
+        """Drop the pulls of a connection that ended, a bounded number of parked ones in every turn of the loop."""
+        self._woken.drop(peer)
+        self._backlogs.drop(peer)
         if not self.parked.leave(peer, TAKEN_AT_ONCE):
             soon(Share.CONNECTION, self.disconnected, peer)
 
@@ -299,54 +284,27 @@ class PullHandlers:
         if len(recalled) == TAKEN_AT_ONCE:
             soon(Share.PULL, self._recall_subscribed, subscribed, before)
 
-    def _serve(self, parked: Parked[_Ticket], made: Made) -> int:
+    def _serve(self, parked: ParkedPull[_Ticket], made: Made) -> int:
         """Answer a woken pull, with or without messages; return how many bytes of messages it was handed."""
-        later = parked.ticket.later
-        if not later.is_owed:
-            return 0
-        try:
-            answer = self._late_answer(parked, made)
-        except Exception as error:  # noqa: BLE001 - the other woken pulls must still be served
-            later.fail(error)
-            return 0
-        if answer is None:
-            return 0
-        later.answer(answer)
-        return len(answer.body)
+        return finish(parked.ticket.later, partial(self._late_answer, parked, made))
 
-    def _late_answer(self, parked: Parked[_Ticket], made: Made) -> Answer | None:
-        """Check a woken pull again and return its answer; None when a job answers it."""
+    def _late_answer(self, parked: ParkedPull[_Ticket], made: Made) -> Answer | Later | None:
+        """Check a woken pull again and return its answer; no `Answer` when it goes on waiting."""
         ticket = parked.ticket
-        request, later = ticket.request, ticket.later
-        admitted = self._checks.admit(request, ticket.peer, parked)
+        admitted = self._checks.admit(ticket.request, ticket.peer, parked)
         if self._clock.is_turn_over and isinstance(admitted.wanted, MessageFilter):
             parked.wanted = admitted.wanted
             self._woken.add([parked])
             return None
-        answer = self._take_move(admitted)
+        answer = self._ending.moved(admitted)
         if answer is not None:
             return answer
         if not ticket.peer.is_writable:
-            return pullanswer.again(
-                request.queue_offset, *self._ends(request), admitted.topic_flag, admitted.group_flag
-            )
+            return self._ending.again(admitted)
         if ticket.call is not None:
-            handed = self._hand_out(admitted, ticket.call)
-            return handed if isinstance(handed, Answer) else None
+            return self._hand_out(admitted, ticket.call)
         hot = self._reader.read_once(admitted, made)
-        if hot is not None:
-            return self._woken_answer(admitted, hot)
-        later.promise(self._reader.most_bytes(request))
-        self._lanes.add(later, Wait.DEVICE, self._serve_cold(admitted))
-        return None
-
-    async def _serve_cold(self, admitted: Admitted) -> Answer:
-        return self._woken_answer(admitted, await self._reader.read(admitted))
-
-    def _woken_answer(self, admitted: Admitted, pulled: ReadResult) -> Answer:
-        request = admitted.request
-        self._offsets.note_pulled(request.consumer_group, request.topic, request.queue_id, pulled.next_offset)
-        return self._answer(admitted, pulled, pullanswer.code_of(pulled, request.queue_offset))
+        return self._read_cold(admitted, ticket.later, None) if hot is None else self._end(admitted, hot, None)
 
     def _set_timer(self) -> None:
         deadline_ms = self.parked.next_deadline_ms
@@ -364,6 +322,10 @@ class PullHandlers:
         # The loop may fire a timer slightly early: pulls of the deadline that it was set for count as expired.
         self._woken.add(self.parked.expired(max(deadline_ms, elapsed_ms()), TAKEN_AT_ONCE))
         self._set_timer()
+
+
+def _host_of(parked: ParkedPull[_Ticket]) -> str:
+    return parked.ticket.peer.address.host
 
 
 def _group_of(ticket: _Ticket) -> str:

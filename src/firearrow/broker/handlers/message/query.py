@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from firearrow.broker.lanes import Wait
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.lanes import Lanes, WaitKind
+from firearrow.broker.tables.clients import ClientTable
 from firearrow.errors import OffsetNotStored
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
@@ -19,6 +19,7 @@ from firearrow.protocol.requests.message.query import (
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.turn import Pace
 from firearrow.store.queue.consume_queue import ENTRY, ConsumeQueue
+from firearrow.store.store import Store
 
 UNIQUE_KEY_MESSAGES: Final = 32
 """Most messages in the answer to a lookup by unique key."""
@@ -31,10 +32,10 @@ ENTRIES_AT_ONCE: Final = 1000
 class QueryHandlers:
     """Looks up messages by physical offset and by key, and entries of queues."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store = tables.store
-        self._clients = tables.clients
-        self._lanes = tables.lanes
+    def __init__(self, store: Store, clients: ClientTable, lanes: Lanes) -> None:
+        self._store = store
+        self._clients = clients
+        self._lanes = lanes
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -44,7 +45,7 @@ class QueryHandlers:
 
     def by_place(self, request: ViewMessageById, call: Call) -> Later:
         """Return the message at a physical offset."""
-        return self._lanes.do(call, Wait.DEVICE, self._by_place(request.offset))
+        return self._lanes.do(call, WaitKind.DEVICE, self._by_place(request.offset))
 
     async def _by_place(self, physical: int) -> Answer:
         try:
@@ -55,7 +56,7 @@ class QueryHandlers:
 
     def by_key(self, request: QueryMessage, call: Call) -> Later:
         """Return the messages with a key that were stored between two times."""
-        return self._lanes.do(call, Wait.INDEX, self._by_key(request))
+        return self._lanes.do(call, WaitKind.INDEX, self._by_key(request))
 
     async def _by_key(self, request: QueryMessage) -> Answer:
         most = UNIQUE_KEY_MESSAGES if request.unique_key_query else request.max_num
@@ -83,7 +84,7 @@ class QueryHandlers:
         queue = self._store.queues.find(topic, request.queue_id)
         if queue is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"{request.queue_id}@{topic} is not exist!")
-        return self._lanes.do(call, Wait.DEVICE, self._entries(request, queue))
+        return self._lanes.do(call, WaitKind.DEVICE, self._entries(request, queue))
 
     async def _entries(self, request: QueryConsumeQueue, queue: ConsumeQueue) -> Answer:
         store = self._store

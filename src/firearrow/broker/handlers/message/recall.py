@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
-from firearrow.broker.gate.gate import KeptAnswer, Refusal
+from firearrow.broker.gate.gate import Gate, KeptAnswer, Refusal
+from firearrow.broker.identity import Identity
 from firearrow.broker.send.incoming import Destination, not_stored, usage_text
 from firearrow.broker.send.marks import born_host
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.broker.timer.admission import parked
-from firearrow.broker.timer.recall_handle import read_handle
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage
 from firearrow.model import EpochMs, keys
 from firearrow.model.numbers import whole_number
@@ -23,8 +24,11 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import RecallMessage, RecallMessageAnswer
 from firearrow.record.encode import Draft
 from firearrow.record.properties import encode_properties
-from firearrow.record.recall_handle import RecallHandle
+from firearrow.record.recall_handle import RecallHandle, decode_handle
 from firearrow.remoting.handlers import Answer, Call, Handlers
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.store import Store
 
 TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
@@ -39,14 +43,24 @@ class _Region(Fields, frozen=True, kw_only=True, gc=False):
 class RecallHandlers:
     """Takes recalls from producers."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store = tables.store
-        self._gate = tables.gate
-        self._settings = tables.settings
-        self._topics = tables.topics
-        self._clock = tables.clock
-        self._identity = tables.identity
-        self._disk = tables.disk
+    def __init__(
+        self,
+        *,
+        store: Store,
+        gate: Gate,
+        settings: LiveSettings,
+        topics: TopicBook,
+        clock: Clock,
+        identity: Identity,
+        disk: Disk,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._settings = settings
+        self._topics = topics
+        self._clock = clock
+        self._identity = identity
+        self._disk = disk
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -64,7 +78,7 @@ class RecallHandlers:
         except (DiskError, IllegalMessage) as error:
             return self._not_stored(error)
         answer = RecallMessageAnswer(msg_id=handle.unique_key, msg_region=self._settings.broker.region_id)
-        return self._gate.answer(call, end, Answer(answer))
+        return self._gate.placed(call, end, Answer(answer))
 
     def _refused(self, refusal: Refused) -> Refusal:
         return Refusal(
@@ -89,7 +103,10 @@ class RecallHandlers:
 
     def _handle(self, request: RecallMessage) -> RecallHandle:
         """Return the handle of a request if it is one of this broker and its time is still to come."""
-        handle = read_handle(request.recall_handle)
+        try:
+            handle = decode_handle(request.recall_handle)
+        except IllegalMessage:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid") from None
         if handle.topic != request.topic:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker != self._identity.name:

@@ -4,10 +4,17 @@ After the answer the consumer continues behind the message and never reads it ag
 replaced. So the answer waits as that of a send does: until the topic is durable, then at the gate.
 """
 
+import random
+from functools import partial
+
 from firearrow.broker.delivery.retry import most_attempts, retried
-from firearrow.broker.gate.gate import NOTHING_PLACED, Kept, KeptAnswer
-from firearrow.broker.lanes import Wait
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.gate.gate import NOTHING_PLACED, Gate, KeptAnswer
+from firearrow.broker.identity import Identity
+from firearrow.broker.lanes import Lanes, WaitKind
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.tables.group_book import GroupBook
+from firearrow.broker.tables.topic_book import TopicBook
 from firearrow.broker.tables.topics import DLQ_QUEUES
 from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
 from firearrow.model.flags import PERM_WRITE
@@ -18,23 +25,36 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
 from firearrow.record.decode import peek
 from firearrow.remoting.handlers import Call, Handlers
+from firearrow.store.store import Store
 
 
 class SendBackHandlers:
     """Takes send-backs from consumers."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._store = tables.store
-        self._gate = tables.gate
-        self._topics = tables.topics
-        self._groups = tables.groups
-        self._lanes = tables.lanes
-        self._chance = tables.chance
-        self._settings = tables.settings
-        self._broker_ip = tables.identity.ip
-        self._store_host = tables.identity.store_host
-        self._stats = tables.stats
-        self._levels = len(tables.settings.broker.delays_ms)
+    def __init__(
+        self,
+        *,
+        store: Store,
+        gate: Gate,
+        topics: TopicBook,
+        groups: GroupBook,
+        lanes: Lanes,
+        chance: random.Random,
+        settings: LiveSettings,
+        identity: Identity,
+        stats: BrokerStats,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._topics = topics
+        self._groups = groups
+        self._lanes = lanes
+        self._chance = chance
+        self._settings = settings
+        self._broker_ip = identity.ip
+        self._store_host = identity.store_host
+        self._stats = stats
+        self._levels = len(settings.broker.delays_ms)
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -52,7 +72,7 @@ class SendBackHandlers:
             return NOTHING_PLACED
         self._gate.check()
         self._check_topic(retry_topic(request.group), group.retry_queue_nums)
-        return self._gate.job(self._lanes.do, call, Wait.SYNC, self._store_again(request, call, group))
+        return self._gate.job(self._lanes.do, call, WaitKind.SYNC, self._store_again(request, call, group))
 
     def _check_topic(self, name: str, queues: int) -> None:
         self._topics.ensure(name, queues)
@@ -62,7 +82,9 @@ class SendBackHandlers:
         if not topic.perm & PERM_WRITE:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
 
-    async def _store_again(self, request: ConsumerSendMsgBack, call: Call, group: SubscriptionGroupConfig) -> Kept:
+    async def _store_again(
+        self, request: ConsumerSendMsgBack, call: Call, group: SubscriptionGroupConfig
+    ) -> KeptAnswer:
         try:
             record = await self._store.lookups.by_physical(request.offset)
         except OffsetNotStored as missing:
@@ -87,7 +109,7 @@ class SendBackHandlers:
             end = self._store.append(retry.draft).end
         except (DiskError, IllegalMessage) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        self._stats.sent_back(request.group, retry.came_from)
+        remember = [partial(self._stats.sent_back, request.group, retry.came_from)]
         if retry.is_dead:
-            self._stats.died(request.group, retry.came_from)
-        return self._gate.answer(call, end)
+            remember.append(partial(self._stats.died, request.group, retry.came_from))
+        return self._gate.placed(call, end, remember=remember)

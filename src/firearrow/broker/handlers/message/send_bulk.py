@@ -1,20 +1,22 @@
 """Takes many sends of one shape by columns, without a request and a draft for every message.
 
-The sends pass the checks of the short way of `SendHandlers`, once for the shape (`is_wanted`) or once for all columns,
-and are stored, counted and answered as there. Half messages of transactions are stored as the careful way stores them.
+The sends pass the check of `SendHandlers` for plain messages, once for the shape (`is_wanted`) or once for all columns,
+and end as there, at `Gate.placed`. Half messages of transactions are stored as the steps of `send_checked` store them.
 If any check fails, none of the sends is taken here, and all of them are handled one by one.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from firearrow.broker.gate.gate import Gate
 from firearrow.broker.send.admission import Admission
-from firearrow.broker.send.checked_topics import Checked
+from firearrow.broker.send.checked_topics import CheckedTopic
 from firearrow.broker.send.incoming import MAX_SENT_PROPERTIES, is_plain
 from firearrow.broker.send.marks import born_of
 from firearrow.broker.send.replies import SendReplies
-from firearrow.broker.statistics.meters import Counts
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.statistics.meters import TrafficCounts
 from firearrow.broker.transaction.half import HALF_QUEUE, MAX_HALF_PROPERTIES, half_ending, is_plain_half
 from firearrow.errors import IllegalMessage
 from firearrow.model import keys
@@ -27,6 +29,7 @@ from firearrow.protocol.sends import SendsArrived
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.remoting.handlers import OWED_OVERHEAD_BYTES, SUCCESS, Creditor, ManyLater
 from firearrow.store.placement import AppendedColumns, QueueTail
+from firearrow.store.store import Store
 
 
 class _Target(NamedTuple):
@@ -35,21 +38,31 @@ class _Target(NamedTuple):
     topic: str
     queue_ids: list[int]
     tails: list[QueueTail]
-    counts: Counts
+    counts: TrafficCounts
 
 
 class BulkSends:
     """Takes many sends at a time."""
 
-    def __init__(self, tables: Tables, known: dict[str, Checked], replies: SendReplies, admission: Admission) -> None:
-        self._append = tables.store.log.append_columns_if_room
-        self._retention = tables.store.retention
-        self._settings = tables.settings
+    def __init__(
+        self,
+        known: dict[str, CheckedTopic],
+        replies: SendReplies,
+        admission: Admission,
+        *,
+        store: Store,
+        settings: LiveSettings,
+        stats: BrokerStats,
+        gate: Gate,
+    ) -> None:
+        self._append = store.log.append_columns_if_room
+        self._retention = store.retention
+        self._settings = settings
         self._known = known
-        self._counts_of = tables.stats.of_topic
-        self._tail_of = tables.store.queues.tail_of
+        self._counts_of = stats.of_topic
+        self._tail_of = store.queues.tail_of
         self._replies = replies
-        self._gate = tables.gate
+        self._gate = gate
         self._admission = admission
 
     def is_wanted(self, request: Send | ShortSend) -> bool:
@@ -94,12 +107,10 @@ class BulkSends:
             return False
         if place is None:
             return False
-        target.counts.messages += count
-        target.counts.size += place.end - place.physical_offsets[0]
-        size = columns.end + OWED_OVERHEAD_BYTES * count
-        peer.owe(size)
-        later = ManyLater(peer, sends.shape.encoding, self._answers(columns, place), size)
-        self._gate.kept.add(place.end, later, SUCCESS)
+        owed = columns.end + OWED_OVERHEAD_BYTES * count
+        peer.owe(owed)
+        later = ManyLater(peer, sends.shape.encoding, self._answers(columns, place), owed)
+        self._gate.placed(later, place.end, SUCCESS, target.counts, count, place.end - place.physical_offsets[0])
         return True
 
     def _halves(self, count: int) -> _Target:
@@ -122,7 +133,7 @@ class BulkSends:
         ]
 
 
-def _target(known: Checked, columns: SendColumns) -> _Target:
+def _target(known: CheckedTopic, columns: SendColumns) -> _Target:
     queue_ids = columns.queue_ids
     tails = [known.tails.get(queue) or known.tail(queue) for queue in queue_ids]
     return _Target(known.topic, queue_ids, tails, known.counts)

@@ -5,11 +5,10 @@ A request that says nothing about the outcome is only answered: the broker asks 
 even answer it, so a producer that waits for an answer waits until its timeout.
 """
 
-from firearrow.broker.gate.gate import NOTHING_PLACED, Kept, KeptAnswer
-from firearrow.broker.lanes import Wait
-from firearrow.broker.tables.tables import Tables
+from firearrow.broker.gate.gate import NOTHING_PLACED, Gate, KeptAnswer
+from firearrow.broker.lanes import Lanes, WaitKind
 from firearrow.broker.transaction.ends import OUTCOMES
-from firearrow.broker.transaction.half_record import Record
+from firearrow.broker.transaction.half_record import HalfRecord
 from firearrow.broker.transaction.resumption import resume
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.errors import FireArrowError
@@ -18,26 +17,19 @@ from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction, ResumeCheckHalfMessage
 from firearrow.remoting.handlers import Call, Handlers
+from firearrow.store.store import Store
 
 
 class TransactionHandlers:
     """Takes the ends of transactions from producers."""
 
-    def __init__(self, transactions: Transactions, tables: Tables) -> None:
+    def __init__(self, transactions: Transactions, *, gate: Gate, store: Store, lanes: Lanes) -> None:
         self._transactions = transactions
-        self._gate = tables.gate
+        self._gate = gate
         self.ends = transactions.ends
         """The requests that wait."""
-        self._lookups = tables.store.lookups
-        self._lanes = tables.lanes
-
-    def open(self) -> None:
-        """Begin at the stored offsets."""
-        self._transactions.open()
-
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        await self._transactions.run()
+        self._lookups = store.lookups
+        self._lanes = lanes
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -56,12 +48,12 @@ class TransactionHandlers:
 
     def resume(self, request: ResumeCheckHalfMessage, call: Call) -> KeptAnswer:
         """Ask about a half message again, from the first question on."""
-        return self._gate.job(self._lanes.do, call, Wait.CHANGE, self._resume(request.msg_id or "", call))
+        return self._gate.job(self._lanes.do, call, WaitKind.CHANGE, self._resume(request.msg_id or "", call))
 
-    async def _resume(self, message_id: str, call: Call) -> Kept:
+    async def _resume(self, message_id: str, call: Call) -> KeptAnswer:
         try:
             await self._transactions.caught_up()
-            record = Record.read(await self._lookups.by_message_id(message_id))
+            record = HalfRecord.read(await self._lookups.by_message_id(message_id))
             self._gate.check()
             end = await resume(self._transactions.journal, record)
         except FireArrowError as error:
@@ -69,4 +61,4 @@ class TransactionHandlers:
                 raise
             remark = f"Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC. ({error})"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
-        return self._gate.answer(call, end)
+        return self._gate.placed(call, end)

@@ -2,66 +2,45 @@
 
 from typing import Final
 
-from firearrow import fastjson
-from firearrow.cli.mqadmin.account.users import masters, place, tell_members
+from firearrow.cli.mqadmin.account.users import parts, place, tell_members
+from firearrow.cli.mqadmin.places import masters
 from firearrow.cli.mqadmin.session import Session
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.protocol.bodies.admin.auth import AclInfo, Policy, PolicyEntry
-from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.requests.admin.auth import (
-    AuthCreateAcl,
-    AuthDeleteAcl,
-    AuthGetAcl,
-    AuthListAcl,
-    AuthUpdateAcl,
-)
 
 FORM: Final = "%-16s  %-10s  %-22s  %-20s  %-24s  %-10s"
 CUSTOM: Final = "Custom"
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _acl(given: Given) -> AclInfo:
+def _acl(given: OptionValues) -> AclInfo:
     entries = [
         PolicyEntry(
             resource=resource,
-            actions=_parts(given.text("a")),
-            source_ips=_parts(given.text("i")) if given.has("i") else None,
+            actions=parts(given.text("a")),
+            source_ips=parts(given.text("i")) if given.has("i") else None,
             decision=given.text("d"),
         )
-        for resource in _parts(given.text("r"))
+        for resource in parts(given.text("r"))
     ]
     return AclInfo(subject=given.text("s"), policies=[Policy(policy_type=CUSTOM, entries=entries)])
 
 
-async def create_acl(session: Session, given: Given) -> None:
+async def create_acl(session: Session, given: OptionValues) -> None:
     """Give a subject permissions."""
-    await tell_members(session, given, "create acl", AuthCreateAcl(subject=given.text("s")), encode_body(_acl(given)))
+    create = session.admin.accounts.create_rules
+    await tell_members(session, given, "create acl", lambda at: create(at, _acl(given)))
 
 
-async def update_acl(session: Session, given: Given) -> None:
+async def update_acl(session: Session, given: OptionValues) -> None:
     """Change the permissions of a subject."""
-    await tell_members(session, given, "update acl", AuthUpdateAcl(subject=given.text("s")), encode_body(_acl(given)))
+    update = session.admin.accounts.update_rules
+    await tell_members(session, given, "update acl", lambda at: update(at, _acl(given)))
 
 
-async def delete_acl(session: Session, given: Given) -> None:
+async def delete_acl(session: Session, given: OptionValues) -> None:
     """Take permissions from a subject."""
-    request = AuthDeleteAcl(subject=given.text("s"), resource=given.text("r") or None)
-    await tell_members(session, given, "delete acl", request)
-
-
-async def _find(session: Session, address: str, subject: str) -> AclInfo | None:
-    body = (await session.ask(address, AuthGetAcl(subject=subject))).body
-    return fastjson.decode(body, AclInfo) if body else None
-
-
-async def _list(session: Session, address: str, subject: str, resource: str) -> list[AclInfo]:
-    request = AuthListAcl(subject_filter=subject or None, resource_filter=resource or None)
-    body = (await session.ask(address, request)).body
-    return fastjson.decode(body, list[AclInfo]) if body else []
+    delete = session.admin.accounts.delete_rules
+    await tell_members(session, given, "delete acl", lambda at: delete(at, given.text("s"), given.text("r") or None))
 
 
 def _print_acls(session: Session, acls: list[AclInfo]) -> None:
@@ -77,46 +56,40 @@ def _print_acls(session: Session, acls: list[AclInfo]) -> None:
                 )  # fmt: skip
 
 
-async def get_acl(session: Session, given: Given) -> None:
+async def get_acl(session: Session, given: OptionValues) -> None:
     """Print the permissions of a subject."""
     for address in await masters(session, given):
-        acl = await _find(session, address, given.text("s"))
+        acl = await session.admin.accounts.rules_of(address, given.text("s"))
         if acl is not None:
             _print_acls(session, [acl])
 
 
-async def list_acl(session: Session, given: Given) -> None:
+async def list_acl(session: Session, given: OptionValues) -> None:
     """Print the permissions of all subjects."""
     for address in await masters(session, given):
-        acls = await _list(session, address, given.text("s"), given.text("r"))
+        acls = await session.admin.accounts.rules(address, given.text("s"), given.text("r"))
         if acls:
             _print_acls(session, acls)
 
 
-async def copy_acl(session: Session, given: Given) -> None:
+async def copy_acl(session: Session, given: OptionValues) -> None:
     """Copy permissions from a broker to another."""
-    source, target = given.text("f"), given.text("t")
-    subjects = _parts(given.text("s"))
-    acls = (
-        [await _find(session, source, each) for each in subjects] if subjects else await _list(session, source, "", "")
-    )
-    for acl in acls:
-        if acl is None:
-            continue
-        subject = acl.subject or ""
-        known = await _find(session, target, subject) is not None
-        request = AuthUpdateAcl(subject=subject) if known else AuthCreateAcl(subject=subject)
-        await session.ask(target, request, encode_body(acl))
-        session.line("copy acl of %s from %s to %s success.", subject, source, target)
+    source, target, accounts = given.text("f"), given.text("t"), session.admin.accounts
+    subjects = parts(given.text("s"))
+    acls = [await accounts.rules_of(source, each) for each in subjects] if subjects else await accounts.rules(source)
+    for acl in filter(None, acls):
+        known = await accounts.rules_of(target, acl.subject or "") is not None
+        await (accounts.update_rules if known else accounts.create_rules)(target, acl)
+        session.line("copy acl of %s from %s to %s success.", acl.subject or "", source, target)
 
 
-def _policy(verb: str) -> tuple[Option, ...]:
+def _policy(verb: str) -> tuple[VerbOption, ...]:
     return (
-        Option("s", "subject", f"the subject of acl to {verb}.", required=True),
-        Option("r", "resources", f"the resources of acl to {verb}", required=True),
-        Option("a", "actions", f"the actions of acl to {verb}", required=True),
-        Option("i", "sourceIp", f"the sourceIps of acl to {verb}"),
-        Option("d", "decision", f"the decision of acl to {verb}", required=True),
+        VerbOption("s", "subject", f"the subject of acl to {verb}.", required=True),
+        VerbOption("r", "resources", f"the resources of acl to {verb}", required=True),
+        VerbOption("a", "actions", f"the actions of acl to {verb}", required=True),
+        VerbOption("i", "sourceIp", f"the sourceIps of acl to {verb}"),
+        VerbOption("d", "decision", f"the decision of acl to {verb}", required=True),
     )
 
 
@@ -126,18 +99,19 @@ VERBS: Final = (
     Verb("updateAcl", "Update acl to cluster.", (*place("update acl to"), *_policy("update")), update_acl,
          either=(("b", "c"),)),
     Verb("deleteAcl", "Delete acl from cluster.",
-         (*place("delete acl from"), Option("s", "subject", "the subject of acl to delete.", required=True),
-          Option("r", "resources", "the resources of acl to delete")),
+         (*place("delete acl from"), VerbOption("s", "subject", "the subject of acl to delete.", required=True),
+          VerbOption("r", "resources", "the resources of acl to delete")),
          delete_acl, either=(("b", "c"),)),
     Verb("getAcl", "Get acl from cluster.",
-         (*place("get acl for"), Option("s", "subject", "the subject of acl to get")), get_acl, either=(("b", "c"),)),
+         (*place("get acl for"), VerbOption("s", "subject", "the subject of acl to get")), get_acl, either=(("b",
+         "c"),)),
     Verb("listAcl", "List acl from cluster.",
-         (*place("list acl for"), Option("s", "subject", "the subject of acl to filter."),
-          Option("r", "resource", "the resource of acl to filter.")),
+         (*place("list acl for"), VerbOption("s", "subject", "the subject of acl to filter."),
+          VerbOption("r", "resource", "the resource of acl to filter.")),
          list_acl, either=(("b", "c"),)),
     Verb("copyAcl", "Copy acl to cluster.",
-         (Option("f", "fromBroker", "the source broker that the acls copy from", required=True),
-          Option("t", "toBroker", "the target broker that the acls copy to", required=True),
-          Option("s", "subjects", "the subject list of acl to copy.")),
+         (VerbOption("f", "fromBroker", "the source broker that the acls copy from", required=True),
+          VerbOption("t", "toBroker", "the target broker that the acls copy to", required=True),
+          VerbOption("s", "subjects", "the subject list of acl to copy.")),
          copy_acl),
 )  # fmt: skip

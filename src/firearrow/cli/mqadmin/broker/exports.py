@@ -6,11 +6,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from firearrow.cli.mqadmin.broker.settings import settings_of
+from firearrow.cli.mqadmin.cluster.listing import YESTERDAY, rate, total
 from firearrow.cli.mqadmin.group.clients import consumer_connections
-from firearrow.cli.mqadmin.session import Session, runtime
-from firearrow.cli.mqadmin.topic.views import day_sum, json_text
-from firearrow.cli.mqadmin.verb import Given, Option, Verb, usage_needed
+from firearrow.cli.mqadmin.places import masters
+from firearrow.cli.mqadmin.session import Session
+from firearrow.cli.mqadmin.topic.views import json_text, sums
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.model.flags import is_legal_perm
 from firearrow.model.names import (
@@ -22,13 +23,8 @@ from firearrow.model.names import (
     is_system_topic,
 )
 from firearrow.model.versions import CURRENT_VERSION, version_name
-from firearrow.protocol.bodies.admin.stats import BrokerStatsData
 from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigTable
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from firearrow.protocol.bodies.naming.route import TopicList
-from firearrow.protocol.requests.admin.stats import ViewBrokerStatsData
-from firearrow.protocol.requests.admin.topic import GetAllTopicConfig, GetSystemTopicListFromBroker
-from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig
 from firearrow.runtime.clock import SystemClock
 
 DIRECTORY: Final = "/tmp/rocketmq/export"  # noqa: S108 - Apache's default, which runbooks name
@@ -45,8 +41,8 @@ CHOSEN: Final = (
 
 async def user_topics(session: Session, address: str, *, special: bool) -> TopicConfigTable:
     """Return the topics of a broker that are not its own; with ``special`` retry and dead-letter topics, too."""
-    table = await session.read(address, GetAllTopicConfig(), TopicConfigTable)
-    own = set((await session.read(address, GetSystemTopicListFromBroker(), TopicList)).topic_list)
+    table = await session.admin.topics.at_broker.table(address)
+    own = set(await session.admin.topics.at_broker.system(address))
     kept = {
         name: config
         for name, config in sorted(table.topic_config_table.items())
@@ -60,7 +56,7 @@ async def user_topics(session: Session, address: str, *, special: bool) -> Topic
 
 async def user_groups(session: Session, address: str) -> SubscriptionGroupTable:
     """Return the groups of a broker that are not its own."""
-    table = await session.read(address, GetAllSubscriptionGroupConfig(), SubscriptionGroupTable)
+    table = await session.admin.groups.at_broker.table(address)
     kept = {
         name: group
         for name, group in sorted(table.subscription_group_table.items())
@@ -81,38 +77,36 @@ def _save(directory: str, name: str, content: Any) -> str:  # noqa: ANN401 - any
     return str(file)
 
 
-async def export_metadata(session: Session, given: Given) -> None:
+async def export_metadata(session: Session, given: OptionValues) -> None:
     """Write the topics and groups of a broker or a cluster into a file."""
-    directory, special = given.text("f", DIRECTORY), given.has("s")
     if given.has("b"):
-        address = given.text("b")
-        if given.has("t"):
-            path = _save(directory, "topic.json", await user_topics(session, address, special=special))
-        elif given.has("g"):
-            path = _save(directory, "subscriptionGroup.json", await user_groups(session, address))
-        else:
-            return
-        session.write("export %s success", path)
+        await _export_of_broker(session, given)
         return
-    if not given.has("c"):
-        usage_needed()
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
-    for address in (await session.cluster()).masters(given.text("c")):
-        for name, topic in (await user_topics(session, address, special=special)).topic_config_table.items():
+    for address in await masters(session, given):
+        for name, topic in (await user_topics(session, address, special=given.has("s"))).topic_config_table.items():
             topics[name] = _with_queues(topic, topics.get(name))
         for name, group in (await user_groups(session, address)).subscription_group_table.items():
-            before = groups.get(name)
-            more = 0 if before is None else before.retry_queue_nums
-            groups[name] = replace(group, retry_queue_nums=group.retry_queue_nums + more)
-    content: dict[str, object] = {}
-    if not given.has("g") or given.has("t"):
-        content["topicConfigTable"] = topics
-    if not given.has("t"):
-        content["subscriptionGroupTable"] = groups
+            groups[name] = _with_retries(group, groups.get(name))
+    content: dict[str, object] = {"topicConfigTable": topics, "subscriptionGroupTable": groups}
+    file = "metadata.json"
+    if given.has("t"):
+        file, content = "topic.json", {"topicConfigTable": topics}
+    elif given.has("g"):
+        file, content = "subscriptionGroup.json", {"subscriptionGroupTable": groups}
     content["exportTime"] = SystemClock().now_ms()
-    name = "topic.json" if given.has("t") else "subscriptionGroup.json" if given.has("g") else "metadata.json"
-    session.line("export %s success", _save(directory, name, content))
+    session.line("export %s success", _save(given.text("f", DIRECTORY), file, content))
+
+
+async def _export_of_broker(session: Session, given: OptionValues) -> None:
+    directory, address = given.text("f", DIRECTORY), given.text("b")
+    if given.has("t"):
+        topics = await user_topics(session, address, special=given.has("s"))
+        session.write("export %s success", _save(directory, "topic.json", topics))
+    elif given.has("g"):
+        groups = await user_groups(session, address)
+        session.write("export %s success", _save(directory, "subscriptionGroup.json", groups))
 
 
 def _with_queues(topic: TopicConfig, before: TopicConfig | None) -> TopicConfig:
@@ -126,12 +120,18 @@ def _with_queues(topic: TopicConfig, before: TopicConfig | None) -> TopicConfig:
     )
 
 
-async def export_configs(session: Session, given: Given) -> None:
+def _with_retries(group: SubscriptionGroupConfig, before: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
+    """Return a group with the retry queues of all brokers so far."""
+    more = 0 if before is None else before.retry_queue_nums
+    return replace(group, retry_queue_nums=group.retry_queue_nums + more)
+
+
+async def export_configs(session: Session, given: OptionValues) -> None:
     """Write the main settings of every master of a cluster into a file."""
     ranks = (await session.cluster()).ranks(given.text("c"))
     configs: dict[str, dict[str, str]] = {}
     for master in ranks:
-        found = await settings_of(session, master)
+        found = await session.admin.operations.settings(master)
         configs[found.get("brokerName", master)] = {key: found[key] for key in CHOSEN if key in found}
     scale = {
         "namesrvSize": len(session.name_server_list),
@@ -156,15 +156,15 @@ class _Totals(msgspec.Struct):
             self.day[name] = self.day.get(name, 0) + count
 
 
-async def export_metrics(session: Session, given: Given) -> None:
+async def export_metrics(session: Session, given: OptionValues) -> None:
     """Write the traffic and the sizes of every broker of a cluster into a file."""
     cluster, totals, report = await session.cluster(), _Totals({}, {}), {}
     for name in cluster.names(given.text("c")):
         address = cluster.brokers[name].broker_addrs.get(0)
         if address is None:
             continue
-        table, groups = await runtime(session, address), await user_groups(session, address)
-        found = await settings_of(session, address)
+        table, groups = await session.admin.operations.runtime(address), await user_groups(session, address)
+        found = await session.admin.operations.settings(address)
         report[name] = {
             "runtimeEnv": {
                 "cpuNum": found.get("clientCallbackExecutorThreads"),
@@ -180,26 +180,20 @@ async def export_metrics(session: Session, given: Given) -> None:
     session.write("export %s success", _save(given.text("f", DIRECTORY), "metrics.json", content))
 
 
-def _first(table: dict[str, str], name: str) -> float:
-    """Return the first of a broker's rates; 0 where it has none yet, as one of Apache's right after its start."""
-    rates = table.get(name, "").split()
-    return float(rates[0]) if rates else 0.0
-
-
 async def _quota(
     session: Session, address: str, table: dict[str, str], groups: int, totals: _Totals
 ) -> dict[str, object]:
-    half_tps, half_day = await _came(session, address, HALF_TOPIC)
-    delayed_tps, delayed_day = await _came(session, address, SCHEDULE_TOPIC)
+    half_tps, half_day = await sums(session, [address], "TOPIC_PUT_NUMS", HALF_TOPIC)
+    delayed_tps, delayed_day = await sums(session, [address], "TOPIC_PUT_NUMS", SCHEDULE_TOPIC)
     tps = {
-        "normalInTps": _first(table, "putTps"),
-        "normalOutTps": _first(table, "getTransferredTps"),
+        "normalInTps": rate(table.get("putTps")),
+        "normalOutTps": rate(table.get("getTransferredTps")),
         "transInTps": half_tps,
         "scheduleInTps": delayed_tps,
     }
     day = {
-        "normalOneDayInNum": _yesterday(table, "Put"),
-        "normalOneDayOutNum": _yesterday(table, "Get"),
+        "normalOneDayInNum": total(table, "Put", YESTERDAY),
+        "normalOneDayOutNum": total(table, "Get", YESTERDAY),
         "transOneDayInNum": half_day,
         "scheduleOneDayInNum": delayed_day,
     }
@@ -215,19 +209,6 @@ async def _quota(
     }
 
 
-def _yesterday(table: dict[str, str], way: str) -> int:
-    return int(table.get(f"msg{way}TotalTodayMorning", 0)) - int(table.get(f"msg{way}TotalYesterdayMorning", 0))
-
-
-async def _came(session: Session, address: str, topic: str) -> tuple[float, int]:
-    try:
-        request = ViewBrokerStatsData(stats_name="TOPIC_PUT_NUMS", stats_key=topic)
-        data = await session.read(address, request, BrokerStatsData)
-    except FireArrowError:
-        return 0.0, 0  # a broker that has counted nothing refuses
-    return (0.0 if data.stats_minute is None else data.stats_minute.tps), day_sum(data)
-
-
 async def _versions(session: Session, groups: list[str]) -> dict[str, object]:
     clients: dict[str, None] = {}
     for group in groups:
@@ -239,18 +220,18 @@ async def _versions(session: Session, groups: list[str]) -> dict[str, object]:
     return {"rocketmqVersion": version_name(CURRENT_VERSION), "clientInfo": sorted(clients)}
 
 
-CLUSTER: Final = Option("c", "clusterName", "choose a cluster to export", required=True)
+CLUSTER: Final = VerbOption("c", "clusterName", "choose a cluster to export", required=True)
 VERBS: Final = (
     Verb("exportMetadata", "Export metadata.",
-         (Option("c", "clusterName", "choose a cluster to export"),
-          Option("b", "brokerAddr", "choose a broker to export"),
-          Option("f", "filePath", f"export metadata.json path | default {DIRECTORY}"),
-          Option("t", "topic", "only export topic metadata", alone=True),
-          Option("g", "subscriptionGroup", "only export subscriptionGroup metadata", alone=True),
-          Option("s", "specialTopic", "need retryTopic and dlqTopic", alone=True)),
+         (VerbOption("c", "clusterName", "choose a cluster to export"),
+          VerbOption("b", "brokerAddr", "choose a broker to export"),
+          VerbOption("f", "filePath", f"export metadata.json path | default {DIRECTORY}"),
+          VerbOption("t", "topic", "only export topic metadata", alone=True),
+          VerbOption("g", "subscriptionGroup", "only export subscriptionGroup metadata", alone=True),
+          VerbOption("s", "specialTopic", "need retryTopic and dlqTopic", alone=True)),
          export_metadata),
     Verb("exportConfigs", "Export configs.",
-         (CLUSTER, Option("f", "filePath", f"export configs.json path | default {DIRECTORY}")), export_configs),
+         (CLUSTER, VerbOption("f", "filePath", f"export configs.json path | default {DIRECTORY}")), export_configs),
     Verb("exportMetrics", "Export metrics.",
-         (CLUSTER, Option("f", "filePath", f"export metrics.json path | default {DIRECTORY}")), export_metrics),
+         (CLUSTER, VerbOption("f", "filePath", f"export metrics.json path | default {DIRECTORY}")), export_metrics),
 )  # fmt: skip

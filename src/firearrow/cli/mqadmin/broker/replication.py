@@ -3,35 +3,24 @@
 from typing import Final
 
 from firearrow.cli.mqadmin.java_text import time_text
+from firearrow.cli.mqadmin.places import masters, repeat
 from firearrow.cli.mqadmin.session import Session
-from firearrow.cli.mqadmin.verb import Given, Option, Verb, usage_needed
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption, usage_needed
 from firearrow.protocol.bodies.replication.replication import EpochEntryCache, HaRuntimeInfo
-from firearrow.protocol.requests.replication.replication import GetBrokerEpochCache, GetBrokerHaStatus
 
 SLAVE_HEAD: Final = "%-32s  %-16s %16s %16s %16s %16s"
 SLAVE_ROW: Final = "%-32s  %-16d %16d %16.2f %16s %16d"
 KIB: Final = 1024.0
 
 
-async def ha_status(session: Session, given: Given) -> None:
+async def ha_status(session: Session, given: OptionValues) -> None:
     """Print how replication goes at a broker, or at the masters of a cluster."""
-    while True:
-        for address in await _asked(session, given, by_name=False):
-            _print_status(session, address, await session.read(address, GetBrokerHaStatus(), HaRuntimeInfo))
-        if not given.has("i"):
-            return
-        await session.pause(given.number("i"))
 
+    async def once() -> None:
+        for address in await masters(session, given):
+            _print_status(session, address, await session.admin.operations.replication(address))
 
-async def _asked(session: Session, given: Given, *, by_name: bool) -> list[str]:
-    if given.has("b"):
-        if not by_name:
-            return [given.text("b")]
-        return [address for _, address in (await session.cluster()).numbered(given.text("b"))]
-    if not given.has("c"):
-        usage_needed()
-    cluster = await session.cluster()
-    return cluster.members(given.text("c")) if by_name else cluster.masters(given.text("c"))
+    await repeat(session, given, once)
 
 
 def _print_status(session: Session, address: str, info: HaRuntimeInfo) -> None:
@@ -57,14 +46,21 @@ def _print_status(session: Session, address: str, info: HaRuntimeInfo) -> None:
     session.line("#MasterFlushOffset\t%s", own.master_flush_offset)
 
 
-async def broker_epoch(session: Session, given: Given) -> None:
+async def broker_epoch(session: Session, given: OptionValues) -> None:
     """Print which master wrote which part of a broker's log."""
-    while True:
-        for address in await _asked(session, given, by_name=True):
-            _print_epochs(session, address, await session.read(address, GetBrokerEpochCache(), EpochEntryCache))
-        if not given.has("i"):
-            return
-        await session.pause(given.number("i"))
+
+    async def once() -> None:
+        for address in await _members(session, given):
+            _print_epochs(session, address, await session.admin.operations.epochs(address))
+
+    await repeat(session, given, once)
+
+
+async def _members(session: Session, given: OptionValues) -> list[str]:
+    """Return the members of the broker whose name -b gives, else all of the cluster of -c."""
+    if given.has("b"):
+        return [address for _, address in (await session.cluster()).numbered(given.text("b"))]
+    return (await session.cluster()).members(given.text("c")) if given.has("c") else usage_needed()
 
 
 def _print_epochs(session: Session, address: str, cache: EpochEntryCache) -> None:
@@ -81,12 +77,14 @@ def _print_epochs(session: Session, address: str, cache: EpochEntryCache) -> Non
     session.line("")
 
 
-INTERVAL: Final = Option("i", "interval", "the interval(second) of get info")
+INTERVAL: Final = VerbOption("i", "interval", "the interval(second) of get info")
 VERBS: Final = (
     Verb("haStatus", "Fetch ha runtime status data.",
-         (Option("c", "clusterName", "which cluster"), Option("b", "brokerAddr", "which broker to fetch"), INTERVAL),
+         (VerbOption("c", "clusterName", "which cluster"), VerbOption("b", "brokerAddr", "which broker to fetch"),
+         INTERVAL),
          ha_status),
     Verb("getBrokerEpoch", "Fetch broker epoch entries.",
-         (Option("c", "clusterName", "which cluster"), Option("b", "brokerName", "which broker to fetch"), INTERVAL),
+         (VerbOption("c", "clusterName", "which cluster"), VerbOption("b", "brokerName", "which broker to fetch"),
+         INTERVAL),
          broker_epoch),
 )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from firearrow.cli.mqadmin.session import ClusterView, Session, runtime
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
+from firearrow.cli.mqadmin.places import repeat
+from firearrow.cli.mqadmin.session import ClusterView, Session
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.errors import FireArrowError
 from firearrow.runtime.clock import SystemClock
 
@@ -14,15 +15,15 @@ MORE_HEAD: Final = "%-16s  %-32s %14s %14s %14s %14s"
 MORE_ROW: Final = "%-16s  %-32s %14d %14d %14d %14d"
 
 
-async def cluster_list(session: Session, given: Given) -> None:
+async def cluster_list(session: Session, given: OptionValues) -> None:
     """Print every broker of every cluster; with -i again and again."""
-    while True:
+
+    async def once() -> None:
         cluster = await session.cluster()
         names = [given.text("c")] if given.has("c") else list(cluster.clusters)
         await (_print_more if given.has("m") else _print_base)(session, cluster, names)
-        if not given.has("i"):
-            return
-        await session.pause(given.number("i"))
+
+    await repeat(session, given, once)
 
 
 async def _print_base(session: Session, cluster: ClusterView, names: list[str]) -> None:
@@ -62,13 +63,14 @@ def _members(cluster: ClusterView, names: list[str]) -> list[tuple[str, str, int
 
 async def _table(session: Session, address: str) -> dict[str, str]:
     try:
-        return await runtime(session, address)
+        return await session.admin.operations.runtime(address)
     except FireArrowError as error:
         session.failed(error)
         return {}
 
 
-def _rate(text: str | None) -> float:
+def rate(text: str | None) -> float:
+    """Return the first of a broker's rates; 0 where it has none yet, as one of Apache's right after its start."""
     return float(text.split()[0]) if text and text.strip() else 0.0
 
 
@@ -82,13 +84,13 @@ def _load(table: dict[str, str], pool: str) -> str:
 
 def incoming(table: dict[str, str]) -> str:
     """Return messages a second that come in, and the load of their pool."""
-    return f"{_rate(table.get('putTps')):9.2f}({_load(table, 'send')})"
+    return f"{rate(table.get('putTps')):9.2f}({_load(table, 'send')})"
 
 
 def outgoing(table: dict[str, str]) -> str:
     """Return messages a second that go out, and the load of their pools. 4.9 spells the name with one r."""
-    rate = _rate(table.get("getTransferredTps") or table.get("getTransferedTps"))
-    return f"{rate:9.2f}({_load(table, 'pull')}|{_load(table, 'ack')})"
+    tps = rate(table.get("getTransferredTps") or table.get("getTransferedTps"))
+    return f"{tps:9.2f}({_load(table, 'pull')}|{_load(table, 'ack')})"
 
 
 def timers(table: dict[str, str]) -> str:
@@ -109,7 +111,7 @@ async def _print_more(session: Session, cluster: ClusterView, names: list[str]) 
     )
     for name, broker, _, address in _members(cluster, names):
         table = await _table(session, address)
-        totals = [_total(table, way, span) for span in (YESTERDAY, TODAY) for way in ("Put", "Get")]
+        totals = [total(table, way, span) for span in (YESTERDAY, TODAY) for way in ("Put", "Get")]
         session.line(MORE_ROW, name, broker, *totals)
 
 
@@ -117,15 +119,16 @@ YESTERDAY: Final = ("YesterdayMorning", "TodayMorning")
 TODAY: Final = ("TodayMorning", "TodayNow")
 
 
-def _total(table: dict[str, str], way: str, span: tuple[str, str]) -> int:
+def total(table: dict[str, str], way: str, span: tuple[str, str]) -> int:
+    """Return the messages that a broker stored (``Put``) or delivered (``Get``) in a span."""
     before, after = (int(table.get(f"msg{way}Total{each}", 0)) for each in span)
     return after - before
 
 
 VERBS: Final = (
     Verb("clusterList", "List cluster infos.",
-         (Option("m", "moreStats", "Print more stats", alone=True),
-          Option("i", "interval", "specify intervals numbers, it is in seconds"),
-          Option("c", "clusterName", "which cluster")),
+         (VerbOption("m", "moreStats", "Print more stats", alone=True),
+          VerbOption("i", "interval", "specify intervals numbers, it is in seconds"),
+          VerbOption("c", "clusterName", "which cluster")),
          cluster_list),
 )  # fmt: skip

@@ -4,27 +4,18 @@ from typing import Final
 
 from firearrow import fastjson
 from firearrow.cli.mqadmin.java_text import java
+from firearrow.cli.mqadmin.places import masters
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.changes import attributes_of, drop_topic, read_list
-from firearrow.cli.mqadmin.verb import Given, Option, Verb, usage_needed
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.errors import BadBody, FireArrowError, RequestRefused, SettingsError
 from firearrow.model.names import DLQ_PREFIX, RETRY_PREFIX
-from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import (
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,
     GroupRetryPolicy,
     SubscriptionGroupConfig,
-    SubscriptionGroupList,
 )
-from firearrow.protocol.bodies.pop.pop import SetMessageRequestModeBody
-from firearrow.protocol.requests.group.group import (
-    DeleteSubscriptionGroup,
-    GetSubscriptionGroupConfig,
-    UpdateAndCreateSubscriptionGroup,
-    UpdateAndCreateSubscriptionGroupList,
-)
-from firearrow.protocol.requests.pop.pop import SetMessageRequestMode
 
 MODES: Final = ("PULL", "POP")
 
@@ -75,7 +66,7 @@ def group_text(group: SubscriptionGroupConfig) -> str:
     return f"SubscriptionGroupConfig{{{told}}}"
 
 
-async def update_group(session: Session, given: Given) -> None:
+async def update_group(session: Session, given: OptionValues) -> None:
     """Make or change a group at one broker or at all masters of a cluster."""
     group = SubscriptionGroupConfig(
         group_name=given.text("g"),
@@ -91,8 +82,8 @@ async def update_group(session: Session, given: Given) -> None:
         notify_consumer_ids_changed_enable=given.truth("a", True),
         attributes=attributes_of(given.text("attributes")),
     )
-    for address in await chosen(session, given):
-        await session.ask(address, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+    for address in await masters(session, given):
+        await session.admin.groups.at_broker.put(address, group)
         session.line("create subscription group to %s success.", address)
     session.write("%s", group_text(group))
 
@@ -104,33 +95,22 @@ def _policy(text: str) -> GroupRetryPolicy:
         raise SettingsError(f"-p takes a retry policy as JSON: {error}") from error
 
 
-async def chosen(session: Session, given: Given) -> list[str]:
-    """Return the broker of -b, else the masters of the cluster of -c; print the usage if neither is given."""
-    if given.has("b"):
-        return [given.text("b")]
-    if not given.has("c"):
-        usage_needed()
-    return (await session.cluster()).masters(given.text("c"))
-
-
-async def update_group_list(session: Session, given: Given) -> None:
+async def update_group_list(session: Session, given: OptionValues) -> None:
     """Make or change the groups of a JSON file."""
     groups = read_list(given.text("f"), SubscriptionGroupConfig)
     if not groups:
         return
-    body = encode_body(SubscriptionGroupList(group_config_list=groups))
     noun = "group config" if given.has("b") else "subscription group config"
-    for address in await chosen(session, given):
-        await session.ask(address, UpdateAndCreateSubscriptionGroupList(), body)
+    for address in await masters(session, given):
+        await session.admin.groups.at_broker.put_all(address, groups)
         session.line(f"submit batch of {noun} to %s success, please check the result later.", address)
 
 
-async def delete_group(session: Session, given: Given) -> None:
+async def delete_group(session: Session, given: OptionValues) -> None:
     """Delete a group; in a cluster its retry and dead-letter topics, too."""
     group, cluster = given.text("g"), given.text("c")
-    request = DeleteSubscriptionGroup(group_name=group, clean_offset=given.truth("r"), remove_offset=given.truth("r"))
-    for address in await chosen(session, given):
-        await session.ask(address, request)
+    for address in await masters(session, given):
+        await session.admin.groups.at_broker.delete(address, group, with_offsets=given.truth("r"))
         inside = "" if given.has("b") else f" in cluster [{cluster}]"
         session.line("delete subscription group [%s] from broker [%s]%s success.", group, address, inside)
     if given.has("b"):
@@ -142,28 +122,24 @@ async def delete_group(session: Session, given: Given) -> None:
             session.failed(error)
 
 
-async def set_consume_mode(session: Session, given: Given) -> None:
+async def set_consume_mode(session: Session, given: OptionValues) -> None:
     """Choose whether members of a group pull or pop a topic."""
     mode, queues = given.text("m"), given.number("q")
     if mode not in MODES:
         raise SettingsError(f"-m takes PULL or POP, and {mode!r} is neither")
     topic, group = given.text("t"), given.text("g")
-    body = encode_body(
-        SetMessageRequestModeBody(topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=queues)
-    )
-    for address in await chosen(session, given):
-        await session.ask(address, SetMessageRequestMode(), body)
+    for address in await masters(session, given):
+        await session.admin.groups.at_broker.put_mode(address, group, topic, mode, queues)
         session.line("set consume mode to %s success.", address)
     session.write("topic[%s] group[%s] consume mode[%s] popShareQueueNum[%d]", topic, group, mode, queues)
 
 
-async def get_consumer_config(session: Session, given: Given) -> None:
+async def get_consumer_config(session: Session, given: OptionValues) -> None:
     """Print the settings of a group at every broker that has it."""
     cluster = await session.cluster()
     for name, data in sorted(cluster.brokers.items()):
         try:
-            request = GetSubscriptionGroupConfig(group=given.text("g"))
-            group = await session.read(session.address_of(data), request, SubscriptionGroupConfig)
+            group = await session.admin.groups.at_broker.config(session.address_of(data), given.text("g"))
         except RequestRefused:
             continue  # a broker without the group
         own = next((each for each, members in cluster.clusters.items() if name in members), None)
@@ -174,10 +150,10 @@ async def get_consumer_config(session: Session, given: Given) -> None:
 
 
 PLACE: Final = (
-    Option("b", "brokerAddr", "create subscription group to which broker"),
-    Option("c", "clusterName", "create subscription group to which cluster"),
+    VerbOption("b", "brokerAddr", "create subscription group to which broker"),
+    VerbOption("c", "clusterName", "create subscription group to which cluster"),
 )
-GROUP: Final = Option("g", "groupName", "consumer group name", required=True)
+GROUP: Final = VerbOption("g", "groupName", "consumer group name", required=True)
 POLICY_HELP: Final = (
     'the json string of retry policy ( exp: {"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5000,'
     '"max":7200000,"multiplier":2}} {"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000,10000]}} )'
@@ -185,35 +161,35 @@ POLICY_HELP: Final = (
 VERBS: Final = (
     Verb("updateSubGroup", "Update or create subscription group.",
          (*PLACE, GROUP,
-          Option("s", "consumeEnable", "consume enable"),
-          Option("m", "consumeFromMinEnable", "from min offset"),
-          Option("d", "consumeBroadcastEnable", "broadcast"),
-          Option("o", "consumeMessageOrderly", "consume message orderly"),
-          Option("q", "retryQueueNums", "retry queue nums"),
-          Option("r", "retryMaxTimes", "retry max times"),
-          Option("p", "groupRetryPolicy", POLICY_HELP),
-          Option("i", "brokerId", "consumer from which broker id"),
-          Option("w", "whichBrokerWhenConsumeSlowly", "which broker id when consume slowly"),
-          Option("a", "notifyConsumerIdsChanged", "notify consumerId changed"),
-          Option("attributes", "attributes", "attribute(+a=b,+c=d,-e)")),
+          VerbOption("s", "consumeEnable", "consume enable"),
+          VerbOption("m", "consumeFromMinEnable", "from min offset"),
+          VerbOption("d", "consumeBroadcastEnable", "broadcast"),
+          VerbOption("o", "consumeMessageOrderly", "consume message orderly"),
+          VerbOption("q", "retryQueueNums", "retry queue nums"),
+          VerbOption("r", "retryMaxTimes", "retry max times"),
+          VerbOption("p", "groupRetryPolicy", POLICY_HELP),
+          VerbOption("i", "brokerId", "consumer from which broker id"),
+          VerbOption("w", "whichBrokerWhenConsumeSlowly", "which broker id when consume slowly"),
+          VerbOption("a", "notifyConsumerIdsChanged", "notify consumerId changed"),
+          VerbOption("attributes", "attributes", "attribute(+a=b,+c=d,-e)")),
          update_group),
     Verb("updateSubGroupList", "Update or create subscription group in batch",
-         (Option("b", "brokerAddr", "create groups to which broker"),
-          Option("c", "clusterName", "create groups to which cluster"),
-          Option("f", "filename", "Path to a file with a list of SubscriptionGroupConfig in json format",
+         (VerbOption("b", "brokerAddr", "create groups to which broker"),
+          VerbOption("c", "clusterName", "create groups to which cluster"),
+          VerbOption("f", "filename", "Path to a file with a list of SubscriptionGroupConfig in json format",
                  required=True)),
          update_group_list, either=(("b", "c"),)),
     Verb("deleteSubGroup", "Delete subscription group from broker.",
-         (Option("b", "brokerAddr", "delete subscription group from which broker"),
-          Option("c", "clusterName", "delete subscription group from which cluster"),
-          Option("g", "groupName", "subscription group name", required=True),
-          Option("r", "removeOffset", "remove offset")),
+         (VerbOption("b", "brokerAddr", "delete subscription group from which broker"),
+          VerbOption("c", "clusterName", "delete subscription group from which cluster"),
+          VerbOption("g", "groupName", "subscription group name", required=True),
+          VerbOption("r", "removeOffset", "remove offset")),
          delete_group),
     Verb("setConsumeMode", "Set consume message mode. pull/pop etc.",
-         (*PLACE, Option("t", "topicName", "topic name", required=True), GROUP,
-          Option("m", "mode", "consume mode. PULL/POP", required=True),
-          Option("q", "popShareQueueNum", "num of queue which share in pop mode")),
+         (*PLACE, VerbOption("t", "topicName", "topic name", required=True), GROUP,
+          VerbOption("m", "mode", "consume mode. PULL/POP", required=True),
+          VerbOption("q", "popShareQueueNum", "num of queue which share in pop mode")),
          set_consume_mode),
     Verb("getConsumerConfig", "Get consumer config by subscription group name.",
-         (Option("g", "groupName", "subscription group name", required=True),), get_consumer_config),
+         (VerbOption("g", "groupName", "subscription group name", required=True),), get_consumer_config),
 )  # fmt: skip

@@ -7,18 +7,12 @@ from msgspec.structs import astuple
 
 from firearrow.cli.mqadmin.java_text import formed, java, queue_text, time_digits
 from firearrow.cli.mqadmin.session import Session
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model.names import RETRY_PREFIX
 from firearrow.model.versions import version_name
-from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection, ConsumeType, ProducerConnection, ProducerTable
+from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection, ConsumeType
 from firearrow.protocol.bodies.group.running_info import ConsumerRunningInfo, PopProcessQueueInfo, ProcessQueueInfo
-from firearrow.protocol.requests.group.group import (
-    GetAllProducerInfo,
-    GetConsumerConnectionList,
-    GetProducerConnectionList,
-)
-from firearrow.protocol.requests.group.push import GetConsumerRunningInfo
 from firearrow.runtime.clock import SystemClock
 
 CONSUMER_FORM: Final = "%-36s %-22s %-10s %s"
@@ -34,7 +28,7 @@ ORDERLY: Final = "PROP_CONSUMEORDERLY"
 async def consumer_connections(session: Session, group: str, address: str = "") -> ConsumerConnection:
     """Return the connections of a group; raise if it has none."""
     address = address or await session.holder_by_chance(f"{RETRY_PREFIX}{group}")
-    found = await session.read(address, GetConsumerConnectionList(consumer_group=group), ConsumerConnection)
+    found = await session.admin.groups.at_broker.connections(address, group)
     if not found.connection_set:
         raise NoSuchName(f"the consumer group {group!r} has no member that is connected (code 206)")
     return found
@@ -43,11 +37,10 @@ async def consumer_connections(session: Session, group: str, address: str = "") 
 async def running_info(session: Session, group: str, client: str, *, jstack: bool = False) -> ConsumerRunningInfo:
     """Return what a member says of itself, through a broker."""
     (_, address), *_ = await session.holders(f"{RETRY_PREFIX}{group}")
-    request = GetConsumerRunningInfo(consumer_group=group, client_id=client, jstack_enable=jstack)
-    return await session.read(address, request, ConsumerRunningInfo)
+    return await session.admin.groups.at_broker.running_info(address, group, client, stacks=jstack)
 
 
-async def consumer_connection(session: Session, given: Given) -> None:
+async def consumer_connection(session: Session, given: OptionValues) -> None:
     """Print the members of a group and what they subscribe to."""
     found = await consumer_connections(session, given.text("g"), given.text("b"))
     session.line(CONSUMER_FORM, "#ClientId", "#ClientAddr", "#Language", "#Version")
@@ -63,11 +56,11 @@ async def consumer_connection(session: Session, given: Given) -> None:
     session.line("ConsumeFromWhere: %s", found.consume_from_where)
 
 
-async def producer_connection(session: Session, given: Given) -> None:
+async def producer_connection(session: Session, given: OptionValues) -> None:
     """Print the connections of a producer group."""
     group = given.text("g")
     address = await session.holder_by_chance(given.text("t"))
-    found = await session.read(address, GetProducerConnectionList(producer_group=group), ProducerConnection)
+    found = await session.admin.groups.at_broker.producer_connections(address, group)
     if not found.connection_set:
         raise NoSuchName(f"the producer group {group!r} has no member that is connected")
     for number, each in enumerate(sorted(found.connection_set, key=lambda it: it.client_id or ""), 1):
@@ -77,9 +70,9 @@ async def producer_connection(session: Session, given: Given) -> None:
         )  # fmt: skip
 
 
-async def producer(session: Session, given: Given) -> None:
+async def producer(session: Session, given: OptionValues) -> None:
     """Print all producers of a broker."""
-    found = await session.read(given.text("b"), GetAllProducerInfo(), ProducerTable)
+    found = await session.admin.groups.at_broker.producers(given.text("b"))
     for group, members in sorted((found.data or {}).items()):
         if not members:
             session.line("producer group (%s) instances are empty", group)
@@ -91,7 +84,7 @@ async def producer(session: Session, given: Given) -> None:
             )  # fmt: skip
 
 
-async def consumer_status(session: Session, given: Given) -> None:
+async def consumer_status(session: Session, given: OptionValues) -> None:
     """Print what members of a group say of themselves: one of them, or all, each into a file."""
     group, jstack = given.text("g"), given.has("s")
     members = await consumer_connections(session, group, given.text("b"))
@@ -243,20 +236,20 @@ def _popped(held: PopProcessQueueInfo) -> str:
     )
 
 
-GROUP: Final = Option("g", "consumerGroup", "consumer group name", required=True)
+GROUP: Final = VerbOption("g", "consumerGroup", "consumer group name", required=True)
 VERBS: Final = (
     Verb("producerConnection", "Query producer's socket connection and client version.",
-         (Option("g", "producerGroup", "producer group name", required=True),
-          Option("t", "topic", "topic name", required=True)),
+         (VerbOption("g", "producerGroup", "producer group name", required=True),
+          VerbOption("t", "topic", "topic name", required=True)),
          producer_connection),
     Verb("consumerConnection", "Query consumer's socket connection, client version and subscription.",
-         (GROUP, Option("b", "brokerAddr", "broker address")), consumer_connection),
+         (GROUP, VerbOption("b", "brokerAddr", "broker address")), consumer_connection),
     Verb("consumerStatus", "Query consumer's internal data structure.",
          (GROUP,
-          Option("i", "clientId", "The consumer's client id"),
-          Option("b", "brokerAddr", "broker address"),
-          Option("s", "jstack", "Run jstack command in the consumer progress", alone=True)),
+          VerbOption("i", "clientId", "The consumer's client id"),
+          VerbOption("b", "brokerAddr", "broker address"),
+          VerbOption("s", "jstack", "Run jstack command in the consumer progress", alone=True)),
          consumer_status),
     Verb("producer", "Query producer's instances, connection, status, etc.",
-         (Option("b", "broker", "broker address", required=True),), producer),
+         (VerbOption("b", "broker", "broker address", required=True),), producer),
 )  # fmt: skip

@@ -7,14 +7,13 @@ from firearrow.cli.mqadmin.group.clients import consumer_connections, running_in
 from firearrow.cli.mqadmin.java_text import front, second_text
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.views import consume_stats, topics, total_diff
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue
 from firearrow.model.names import RETRY_PREFIX
 from firearrow.model.versions import version_name
-from firearrow.protocol.bodies.admin.stats import ConsumeStats, ConsumeStatsList
+from firearrow.protocol.bodies.admin.stats import ConsumeStats
 from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection, ConsumeType
-from firearrow.protocol.requests.admin.stats import GetBrokerConsumeStats
 
 COLUMNS: Final = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
 WITH_CLIENT: Final = "%-64s  %-32s  %-4{0}  %-20{0}  %-20{0}  %-20s %-20{0} %-20{0}"
@@ -24,7 +23,7 @@ STATS_TIMEOUT_MS: Final = 50_000
 STATS_FORM: Final = "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s"
 
 
-async def consumer_progress(session: Session, given: Given) -> None:
+async def consumer_progress(session: Session, given: OptionValues) -> None:
     """Print how far a group is, queue by queue; without -g, how far every group is."""
     if given.has("g"):
         await _progress(session, given.text("g"), given.text("t"), shows_client=given.truth("s"))
@@ -98,11 +97,11 @@ async def _print_group(session: Session, group: str) -> None:
     )
 
 
-async def broker_consume_stats(session: Session, given: Given) -> None:
+async def broker_consume_stats(session: Session, given: OptionValues) -> None:
     """Print how far every group of a broker is."""
-    request = GetBrokerConsumeStats(is_order=given.truth("o"))
-    limit_ms = given.number("t", STATS_TIMEOUT_MS)
-    listed = await session.read(given.text("b"), request, ConsumeStatsList, timeout_ms=limit_ms)
+    listed = await session.admin.groups.at_broker.progress_of_all(
+        given.text("b"), in_order=given.truth("o"), timeout_ms=given.number("t", STATS_TIMEOUT_MS)
+    )
     level = given.number("l")
     session.line(
         STATS_FORM, "#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff",
@@ -123,15 +122,15 @@ async def broker_consume_stats(session: Session, given: Given) -> None:
 
 VERBS: Final = (
     Verb("consumerProgress", "Query consumer's progress, speed.",
-         (Option("g", "groupName", "consumer group name"),
-          Option("t", "topicName", "topic name"),
-          Option("s", "showClientIP", "Show Client IP per Queue"),
-          Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", is_idle=True)),
+         (VerbOption("g", "groupName", "consumer group name"),
+          VerbOption("t", "topicName", "topic name"),
+          VerbOption("s", "showClientIP", "Show Client IP per Queue"),
+          VerbOption("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", is_idle=True)),
          consumer_progress),
     Verb("brokerConsumeStats", "Fetch broker consume stats data.",
-         (Option("b", "brokerAddr", "Broker address", required=True),
-          Option("t", "timeoutMillis", "request timeout Millis"),
-          Option("l", "level", "threshold of print diff"),
-          Option("o", "order", "order topic")),
+         (VerbOption("b", "brokerAddr", "Broker address", required=True),
+          VerbOption("t", "timeoutMillis", "request timeout Millis"),
+          VerbOption("l", "level", "threshold of print diff"),
+          VerbOption("o", "order", "order topic")),
          broker_consume_stats),
 )  # fmt: skip

@@ -3,24 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from firearrow import fastjson
+from firearrow.admin.messages import LATEST_MS
 from firearrow.cli.mqadmin.group.clients import TYPE, running_info
 from firearrow.cli.mqadmin.java_text import java
 from firearrow.cli.mqadmin.message.message_text import offset_id, print_message, pulled_properties, shown_id, tracks
 from firearrow.cli.mqadmin.message.sending import producing, result_text
 from firearrow.cli.mqadmin.message.trace_text import print_traces
 from firearrow.cli.mqadmin.session import Session
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
-from firearrow.client import MessageQueue, PullConsumer, PullStatus
-from firearrow.client.consumer.broker_queries import SUBSCRIBES, PulledBytes
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
+from firearrow.client import MessageQueue, PullConsumer, PulledBytes, PullStatus
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model import Message, StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP, TRACE_TOPIC
 from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.protocol.bodies.group.running_info import ConsumeMessageDirectlyResult
-from firearrow.protocol.conversation import INT64_MAX
-from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
-from firearrow.protocol.requests.message.pull import PullMessage
 
 if TYPE_CHECKING:
     from firearrow.admin.messages import FoundMessage
@@ -31,21 +27,19 @@ TAGS: Final = "T"
 HOUR_MS: Final = 3_600_000
 
 
-async def query_by_id(session: Session, given: Given) -> None:
+async def query_by_id(session: Session, given: OptionValues) -> None:
     """Print a message, let a member consume it now (-g -d), or send it again (-s true)."""
-    topic, cluster = given.text("t"), given.text("c")
-    session.check_name_servers()
-    ids = [each.strip() for each in given.text("i").split(",") if each.strip()]
-    if given.has("g") and given.has("d"):
-        for each in ids:
-            found = (await session.admin.messages.get(each, topic, cluster))[0]
+    messages, topic, cluster = session.cluster_admin.messages, given.text("t"), given.text("c")
+    is_push, is_again = given.has("g") and given.has("d"), given.has("s")
+    if is_again and not (is_push or given.truth("s")):
+        return
+    for each in (text.strip() for text in given.text("i").split(",") if text.strip()):
+        found = (await messages.get(each, topic, cluster))[0]
+        if is_push:
             await _push(session, found, given.text("g"), given.text("d"))
-    elif given.has("s"):
-        for each in ids if given.truth("s") else []:
-            await _send_again(session, (await session.admin.messages.get(each, topic, cluster))[0].stored, each)
-    else:
-        for each in ids:
-            found = (await session.admin.messages.get(each, topic, cluster))[0]
+        elif is_again:
+            await _send_again(session, found.stored, each)
+        else:
             await print_found(session, found.stored, given.text("f"))
 
 
@@ -74,11 +68,7 @@ async def _push(session: Session, found: "FoundMessage", group: str, client: str
     if info.properties.get(TYPE) != ConsumeType.CONSUME_PASSIVELY:
         session.line("this %s client is not push consumer ,not support direct push ", client)
         return
-    request = ConsumeMessageDirectly(
-        consumer_group=group, client_id=client, msg_id=found.offset_id, topic=found.stored.topic
-    )
-    reply = await session.ask(found.broker.address, request)
-    session.write("%s", direct_text(fastjson.decode(reply.body, ConsumeMessageDirectlyResult)))
+    session.write("%s", direct_text(await session.admin.messages.consume_again(found, group, client)))
 
 
 def direct_text(result: ConsumeMessageDirectlyResult) -> str:
@@ -97,7 +87,7 @@ async def _send_again(session: Session, message: StoredMessage, message_id: str)
         session.write("%s", result_text(await producer.send(again)))
 
 
-async def query_by_key(session: Session, given: Given) -> None:
+async def query_by_key(session: Session, given: OptionValues) -> None:
     """Print the messages of a topic that have a key."""
     kind = given.text("p", KEYS)
     if kind not in (KEYS, TAGS):
@@ -108,7 +98,7 @@ async def query_by_key(session: Session, given: Given) -> None:
         given.text("t"),
         given.text("k"),
         begin_ms=given.number("b"),
-        end_ms=given.number("e", INT64_MAX),
+        end_ms=given.number("e", LATEST_MS),
         most=given.number("m", KEYS_MOST),
         cluster=given.text("c"),
     )
@@ -119,9 +109,8 @@ async def query_by_key(session: Session, given: Given) -> None:
         session.line("%-50s %4d %40d %-200s", shown_id(stored), stored.queue_id, stored.queue_offset, key)
 
 
-async def query_by_unique_key(session: Session, given: Given) -> None:
+async def query_by_unique_key(session: Session, given: OptionValues) -> None:
     """Print the messages with the id that a producer gave, or let a member consume it now (-g -d)."""
-    session.check_name_servers()
     found = await _by_unique_key(session, given)
     if given.has("g") and given.has("d"):
         await _push(session, found[0], given.text("g"), given.text("d"))
@@ -131,18 +120,19 @@ async def query_by_unique_key(session: Session, given: Given) -> None:
         await _print_tracks(session, each.stored, "")
 
 
-async def _by_unique_key(session: Session, given: Given) -> Sequence["FoundMessage"]:
+async def _by_unique_key(session: Session, given: OptionValues) -> Sequence["FoundMessage"]:
     message_id, topic, cluster = given.text("i"), given.text("t"), given.text("c")
+    messages = session.cluster_admin.messages
     if not (given.has("s") and given.has("e")):  # Apache's tool takes both or none
-        return await session.admin.messages.get(message_id, topic, cluster)
+        return await messages.get(message_id, topic, cluster)
     begin, end = given.number("s"), given.number("e")
-    found = await session.admin.messages.by_unique_key(topic, message_id, begin_ms=begin, end_ms=end, cluster=cluster)
+    found = await messages.by_unique_key(topic, message_id, begin_ms=begin, end_ms=end, cluster=cluster)
     if not found:
         raise NoSuchName(f"topic {topic!r} has no message {message_id} that was stored from {begin} to {end}")
     return found
 
 
-async def query_by_offset(session: Session, given: Given) -> None:
+async def query_by_offset(session: Session, given: OptionValues) -> None:
     """Print the message at an offset of a queue; -r names the topic by which its broker is found."""
     queue = MessageQueue(given.text("t"), given.text("b"), given.number("i"))
     pulled = await (_pulled_by_route if given.has("r") else _pulled)(session, given, queue)
@@ -155,12 +145,12 @@ async def query_by_offset(session: Session, given: Given) -> None:
     await print_found(session, pulled.messages()[0], given.text("f"), more)
 
 
-async def _pulled(session: Session, given: Given, queue: MessageQueue) -> PulledBytes:
+async def _pulled(session: Session, given: OptionValues, queue: MessageQueue) -> PulledBytes:
     async with PullConsumer(session.name_servers, group=TOOLS_CONSUMER_GROUP, **session.reach) as consumer:
         return await consumer.pull_bytes(queue, given.number("o"), max_messages=1)
 
 
-async def _pulled_by_route(session: Session, given: Given, queue: MessageQueue) -> PulledBytes:
+async def _pulled_by_route(session: Session, given: OptionValues, queue: MessageQueue) -> PulledBytes:
     """Pull from a topic that name servers do not know, such as those in which delayed messages wait."""
     route = given.text("r")
     address = dict(await session.holders(route)).get(queue.broker_name)
@@ -168,79 +158,65 @@ async def _pulled_by_route(session: Session, given: Given, queue: MessageQueue) 
         raise NoSuchName(
             f"topic {route!r} has no queue at broker {queue.broker_name!r}; mqadmin topicRoute -t {route} shows where"
         )
-    request = PullMessage(
-        consumer_group=TOOLS_CONSUMER_GROUP,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=given.number("o"),
-        max_msg_nums=1,
-        sys_flag=SUBSCRIBES,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription="*",
-        sub_version=0,
-    )
-    reply = await session.ask(address, request, accept=frozenset(map(int, PullStatus)))
-    answer = reply.answer
-    return PulledBytes(
-        PullStatus(reply.code), reply.body, answer.next_begin_offset, answer.min_offset, answer.max_offset
-    )
+    return await session.admin.messages.pull_one(address, queue, given.number("o"), TOOLS_CONSUMER_GROUP)
 
 
-async def query_trace(session: Session, given: Given) -> None:
+async def query_trace(session: Session, given: OptionValues) -> None:
     """Print who sent and consumed a message, from the trace topic."""
     topic = given.text("t", TRACE_TOPIC)
     found = await session.admin.messages.query(
         topic,
         given.text("i"),
         begin_ms=given.number("b"),
-        end_ms=given.number("e", INT64_MAX),
+        end_ms=given.number("e", LATEST_MS),
         most=given.number("c", KEYS_MOST),
     )
     print_traces(session, given.text("i"), [each.stored for each in found])
 
 
-TOPIC: Final = Option("t", "topic", "topic name", required=True)
-CLUSTER: Final = Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.")
+TOPIC: Final = VerbOption("t", "topic", "topic name", required=True)
+CLUSTER: Final = VerbOption("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.")
 SPAN: Final = (
-    Option("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212"),
-    Option("e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212"),
+    VerbOption("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212"),
+    VerbOption("e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212"),
 )
 MEMBER: Final = (
-    Option("g", "consumerGroup", "consumer group name"),
-    Option("d", "clientId", "The consumer's client id"),
+    VerbOption("g", "consumerGroup", "consumer group name"),
+    VerbOption("d", "clientId", "The consumer's client id"),
 )
 VERBS: Final = (
     Verb("queryMsgById", "Query Message by Id.",
-         (TOPIC, Option("i", "msgId", "Message Id", required=True), *MEMBER,
-          Option("s", "sendMessage", "resend message"),
-          Option("u", "unitName", "unit name",
+         (TOPIC, VerbOption("i", "msgId", "Message Id", required=True), *MEMBER,
+          VerbOption("s", "sendMessage", "resend message"),
+          VerbOption("u", "unitName", "unit name",
                  why_not="units are not offered; leave it away, the message is sent again without a unit"),
-          Option("f", "bodyFormat", "print message body by the specified format"), CLUSTER),
+          VerbOption("f", "bodyFormat", "print message body by the specified format"), CLUSTER),
          query_by_id),
     Verb("queryMsgByKey", "Query Message by Key.",
-         (Option("t", "topic", "Topic name", required=True), Option("k", "msgKey", "Message Key", required=True),
-          *SPAN, Option("m", "maxNum", "The maximum number of messages returned by the query, default:64"), CLUSTER,
-          Option("p", "keyType",
+         (VerbOption("t", "topic", "Topic name", required=True), VerbOption("k", "msgKey", "Message Key",
+         required=True),
+          *SPAN, VerbOption("m", "maxNum", "The maximum number of messages returned by the query, default:64"), CLUSTER,
+          VerbOption("p", "keyType",
                  "Index key type, default index key type is K, you can use K for keys OR T for tags"),
-          Option("l", "lastKey", "Last Key",
+          VerbOption("l", "lastKey", "Last Key",
                  why_not="it goes on in an index in RocksDB, and there is none; use -b and -e for a part")),
          query_by_key),
     Verb("queryMsgByUniqueKey", "Query Message by Unique key.",
-         (Option("i", "msgId", "Message Id", required=True), *MEMBER,
-          Option("t", "topic", "The topic of msg", required=True),
-          Option("a", "showAll", "Print all message, the limit is 32", alone=True), CLUSTER,
-          Option("s", "startTime", "startTime"), Option("e", "endTime", "endTime")),
+         (VerbOption("i", "msgId", "Message Id", required=True), *MEMBER,
+          VerbOption("t", "topic", "The topic of msg", required=True),
+          VerbOption("a", "showAll", "Print all message, the limit is 32", alone=True), CLUSTER,
+          VerbOption("s", "startTime", "startTime"), VerbOption("e", "endTime", "endTime")),
          query_by_unique_key),
     Verb("queryMsgByOffset", "Query Message by offset.",
-         (TOPIC, Option("b", "brokerName", "Broker Name", required=True),
-          Option("i", "queueId", "Queue Id", required=True), Option("o", "offset", "Queue Offset", required=True),
-          Option("f", "bodyFormat", "print message body by the specified format"),
-          Option("r", "routeTopic", "the topic which is used to find route info")),
+         (TOPIC, VerbOption("b", "brokerName", "Broker Name", required=True),
+          VerbOption("i", "queueId", "Queue Id", required=True), VerbOption("o", "offset", "Queue Offset",
+          required=True),
+          VerbOption("f", "bodyFormat", "print message body by the specified format"),
+          VerbOption("r", "routeTopic", "the topic which is used to find route info")),
          query_by_offset),
     Verb("queryMsgTraceById", "Query a message trace.",
-         (Option("i", "msgId", "Message Id", required=True),
-          Option("t", "traceTopic", "The name value of message trace topic"), *SPAN,
-          Option("c", "maxNum", "The maximum number of messages returned by the query, default:64")),
+         (VerbOption("i", "msgId", "Message Id", required=True),
+          VerbOption("t", "traceTopic", "The name value of message trace topic"), *SPAN,
+          VerbOption("c", "maxNum", "The maximum number of messages returned by the query, default:64")),
          query_trace),
 )  # fmt: skip

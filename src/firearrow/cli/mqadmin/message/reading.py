@@ -1,22 +1,17 @@
 """``printMsg``, ``printMsgByQueue``, ``consumeMessage``, ``queryCq``."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from firearrow.cli.mqadmin.java_text import read_time
 from firearrow.cli.mqadmin.message.message_text import message_text, pulled_properties, shown_id, text_of
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.views import json_text
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
-from firearrow.client import MessageQueue, PullConsumer, PullStatus
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
+from firearrow.client import MessageQueue, PullConsumer, PulledBytes, PullStatus
 from firearrow.errors import NoSuchName, SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
-from firearrow.protocol.bodies.message.query import QueryConsumeQueueBody
-from firearrow.protocol.requests.message.query import QueryConsumeQueue
 from firearrow.runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from firearrow.client.consumer.broker_queries import PulledBytes
 
 STATUS: Final = {
     PullStatus.NOTHING_NEW: "NO_NEW_MSG",
@@ -62,7 +57,7 @@ class _Bounds:
         return found[queue]
 
 
-def _lines(pulled: "PulledBytes", queue: MessageQueue, charset: str, *, with_body: bool) -> list[str]:
+def _lines(pulled: PulledBytes, queue: MessageQueue, charset: str, *, with_body: bool) -> list[str]:
     more = pulled_properties(pulled.min_offset, pulled.max_offset)
     return [
         f"MSGID: {shown_id(message)} {message_text(message, queue.broker_name, more)} "
@@ -71,7 +66,7 @@ def _lines(pulled: "PulledBytes", queue: MessageQueue, charset: str, *, with_bod
     ]
 
 
-async def print_msg(session: Session, given: Given) -> None:
+async def print_msg(session: Session, given: OptionValues) -> None:
     """Print the messages of a topic, queue by queue."""
     charset, wanted = given.text("c", "UTF-8"), given.text("s", "*")
     async with _reader(session) as consumer:
@@ -86,9 +81,7 @@ async def print_msg(session: Session, given: Given) -> None:
             session.line("--------------------------------------------------------")
 
 
-def _print_pulled(
-    session: Session, pulled: "PulledBytes", queue: MessageQueue, charset: str, *, with_body: bool
-) -> bool:
+def _print_pulled(session: Session, pulled: PulledBytes, queue: MessageQueue, charset: str, *, with_body: bool) -> bool:
     """Print what a pull has brought; return whether it was the last."""
     if pulled.status is PullStatus.FOUND:
         for line in _lines(pulled, queue, charset, with_body=with_body):
@@ -100,7 +93,7 @@ def _print_pulled(
     return over
 
 
-async def print_msg_by_queue(session: Session, given: Given) -> None:
+async def print_msg_by_queue(session: Session, given: OptionValues) -> None:
     """Print the messages of one queue, or how many there are of each tag."""
     queue = MessageQueue(given.text("t"), given.text("a"), given.number("i"))
     charset, wanted, counts = given.text("c", "UTF-8"), given.text("s", "*"), Counter[str]()
@@ -120,7 +113,7 @@ async def print_msg_by_queue(session: Session, given: Given) -> None:
             session.line("Tag: %-30s Count: %s", tag, count)
 
 
-async def consume_message(session: Session, given: Given) -> None:
+async def consume_message(session: Session, given: OptionValues) -> None:
     """Print the first messages of a topic, of a queue, or from an offset on."""
     _check_consume(given)
     left = given.number("c", MOST)
@@ -149,7 +142,7 @@ async def consume_message(session: Session, given: Given) -> None:
             await _consume(session, consumer, queue, first, end)
 
 
-def _check_consume(given: Given) -> None:
+def _check_consume(given: OptionValues) -> None:
     now = SystemClock().now_ms()
     begin, end = (read_time(given.text(short)) if given.has(short) else 0 for short in ("s", "e"))
     faults = {
@@ -177,20 +170,14 @@ async def _consume(session: Session, consumer: PullConsumer[bytes], queue: Messa
             return
 
 
-async def query_cq(session: Session, given: Given) -> None:
+async def query_cq(session: Session, given: OptionValues) -> None:
     """Print entries of a consume queue."""
     topic, index = given.text("t"), given.number("i")
     address = given.text("b")
     if not address:
         (_, address), *_ = await session.holders(topic)
-    request = QueryConsumeQueue(
-        topic=topic,
-        queue_id=given.number("q"),
-        index=index,
-        count=given.number("c", 10),
-        consumer_group=given.text("g") or None,
-    )
-    found = await session.read(address, request, QueryConsumeQueueBody)
+    number, count = given.number("q"), given.number("c", 10)
+    found = await session.admin.messages.queue_entries(address, topic, number, index, count, given.text("g"))
     if found.subscription_data is not None:
         session.line("Subscription data: \n%s\n%s", json_text(found.subscription_data), RULE)
     if found.filter_data is not None:
@@ -206,36 +193,36 @@ async def query_cq(session: Session, given: Given) -> None:
 
 
 TIME_HELP: Final = "timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]"
-TOPIC: Final = Option("t", "topic", "topic name", required=True)
+TOPIC: Final = VerbOption("t", "topic", "topic name", required=True)
 CHOICE: Final = (
-    Option("c", "charsetName", "CharsetName(eg: UTF-8,GBK)"),
-    Option("s", "subExpression", "Subscribe Expression(eg: TagA || TagB)"),
-    Option("b", "beginTimestamp", f"Begin {TIME_HELP}"),
-    Option("e", "endTimestamp", f"End {TIME_HELP}"),
+    VerbOption("c", "charsetName", "CharsetName(eg: UTF-8,GBK)"),
+    VerbOption("s", "subExpression", "Subscribe Expression(eg: TagA || TagB)"),
+    VerbOption("b", "beginTimestamp", f"Begin {TIME_HELP}"),
+    VerbOption("e", "endTimestamp", f"End {TIME_HELP}"),
 )
 VERBS: Final = (
     Verb("printMsg", "Print Message Detail.",
-         (TOPIC, *CHOICE, Option("d", "printBody", "print body"),
-          Option("l", "lmqParentTopic", "Lmq parent topic, lmq is used to find the route.",
+         (TOPIC, *CHOICE, VerbOption("d", "printBody", "print body"),
+          VerbOption("l", "lmqParentTopic", "Lmq parent topic, lmq is used to find the route.",
                  why_not="light queues are not offered; leave it away, and give an ordinary topic to -t")),
          print_msg),
     Verb("printMsgByQueue", "Print Message Detail by queueId.",
-         (TOPIC, Option("a", "brokerName", "broker name", required=True),
-          Option("i", "queueId", "queue id", required=True), *CHOICE,
-          Option("p", "print msg", "print msg. eg: true | false(default)"),
-          Option("d", "printBody", "print body. eg: true | false(default)"),
-          Option("f", "calculate", "calculate by tag. eg: true | false(default)")),
+         (TOPIC, VerbOption("a", "brokerName", "broker name", required=True),
+          VerbOption("i", "queueId", "queue id", required=True), *CHOICE,
+          VerbOption("p", "print msg", "print msg. eg: true | false(default)"),
+          VerbOption("d", "printBody", "print body. eg: true | false(default)"),
+          VerbOption("f", "calculate", "calculate by tag. eg: true | false(default)")),
          print_msg_by_queue),
     Verb("consumeMessage", "Consume message.",
-         (Option("t", "topic", "Topic name", required=True), Option("b", "brokerName", "Broker name"),
-          Option("i", "queueId", "Queue Id"), Option("o", "offset", "Queue offset"),
-          Option("g", "consumerGroup", "Consumer group name"),
-          Option("s", "beginTimestamp", f"Begin {TIME_HELP}"), Option("e", "endTimestamp", f"End {TIME_HELP}"),
-          Option("c", "MessageNumber", "Number of message to be consumed")),
+         (VerbOption("t", "topic", "Topic name", required=True), VerbOption("b", "brokerName", "Broker name"),
+          VerbOption("i", "queueId", "Queue Id"), VerbOption("o", "offset", "Queue offset"),
+          VerbOption("g", "consumerGroup", "Consumer group name"),
+          VerbOption("s", "beginTimestamp", f"Begin {TIME_HELP}"), VerbOption("e", "endTimestamp", f"End {TIME_HELP}"),
+          VerbOption("c", "MessageNumber", "Number of message to be consumed")),
          consume_message),
     Verb("queryCq", "Query cq command.",
-         (TOPIC, Option("q", "queue", "queue num, ie. 1", required=True),
-          Option("i", "index", "start queue index.", required=True), Option("c", "count", "how many."),
-          Option("b", "broker", "broker addr."), Option("g", "consumer", "consumer group.")),
+         (TOPIC, VerbOption("q", "queue", "queue num, ie. 1", required=True),
+          VerbOption("i", "index", "start queue index.", required=True), VerbOption("c", "count", "how many."),
+          VerbOption("b", "broker", "broker addr."), VerbOption("g", "consumer", "consumer group.")),
          query_cq),
 )  # fmt: skip

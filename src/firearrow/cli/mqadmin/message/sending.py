@@ -7,9 +7,8 @@ from typing import Final
 from firearrow.cli.mqadmin.java_text import java
 from firearrow.cli.mqadmin.message.trace_text import written_pub
 from firearrow.cli.mqadmin.session import Session
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
-from firearrow.client import Producer
-from firearrow.client.producer.result import SendResult
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
+from firearrow.client import Producer, SendResult
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model import Message, MessageQueue
 from firearrow.model.flags import PERM_WRITE
@@ -33,7 +32,7 @@ def result_text(result: SendResult) -> str:
     )
 
 
-async def send_message(session: Session, given: Given) -> None:
+async def send_message(session: Session, given: OptionValues) -> None:
     """Send one message."""
     if given.has("i") and not given.has("b"):
         raise SettingsError("Broker name must be set if the queue is chosen!")
@@ -58,7 +57,7 @@ async def _send_trace(session: Session, producer: Producer[bytes], trace: Messag
         session.failed(error)
 
 
-async def send_msg_status(session: Session, given: Given) -> None:
+async def send_msg_status(session: Session, given: OptionValues) -> None:
     """Send messages to the topic of a broker's name, and print how long each takes."""
     topic, size, count = given.text("b"), given.number("s", 128), given.number("c", 50)
     async with producing(session, "PID_SMSC") as producer:
@@ -86,16 +85,12 @@ async def _timed(
     return round((loop.time() - began) * 1000), result
 
 
-async def check_msg_send_rt(session: Session, given: Given) -> None:
+async def check_msg_send_rt(session: Session, given: OptionValues) -> None:
     """Send messages to the queues of a topic in turn, and print how long each takes."""
     topic, amount, size = given.text("t"), given.number("a", 100), given.number("s", 128)
     route = await session.route(topic)
-    queues = sorted(
-        MessageQueue(topic, data.broker_name or "", number)
-        for data in route.queue_datas
-        if data.perm & PERM_WRITE
-        for number in range(data.write_queue_nums)
-    )
+    counts = {data.broker_name or "": data.write_queue_nums for data in route.queue_datas if data.perm & PERM_WRITE}
+    queues = sorted(MessageQueue(topic, name, number) for name, count in counts.items() for number in range(count))
     if not queues:
         raise NoSuchName(f"topic {topic!r} has no queue that takes messages; mqadmin topicRoute -t {topic} shows them")
     took = 0
@@ -109,7 +104,7 @@ async def check_msg_send_rt(session: Session, given: Given) -> None:
     session.line("Avg RT: %s", f"{took / (amount - 1):.2f}" if amount > 1 else "NaN")
 
 
-async def cluster_rt(session: Session, given: Given) -> None:
+async def cluster_rt(session: Session, given: OptionValues) -> None:
     """Send messages to the topic of every broker's name again and again, and print how long they take."""
     amount, size, as_log = given.number("a", 100), given.number("s", 128), given.truth("p")
     cluster = await session.cluster()
@@ -138,29 +133,29 @@ def _china_time() -> str:
     return datetime.fromtimestamp(SystemClock().now_ms() / 1000, zone).strftime("%Y-%m-%d %H:%M:%S")
 
 
-SIZE: Final = Option("s", "size", "message size | default 128 Byte")
-AMOUNT: Final = Option("a", "amount", "message amount | default 100")
+SIZE: Final = VerbOption("s", "size", "message size | default 128 Byte")
+AMOUNT: Final = VerbOption("a", "amount", "message amount | default 100")
 VERBS: Final = (
     Verb("sendMsgStatus", "Send msg to broker.",
-         (Option("b", "brokerName", "Broker Name e.g. clusterName_brokerName as DefaultCluster_broker-a",
+         (VerbOption("b", "brokerName", "Broker Name e.g. clusterName_brokerName as DefaultCluster_broker-a",
                  required=True),
-          Option("s", "messageSize", "Message Size, Default: 128"),
-          Option("c", "count", "send message count, Default: 50")),
+          VerbOption("s", "messageSize", "Message Size, Default: 128"),
+          VerbOption("c", "count", "send message count, Default: 50")),
          send_msg_status),
     Verb("checkMsgSendRT", "Check message send response time.",
-         (Option("t", "topic", "topic name", required=True), AMOUNT, SIZE), check_msg_send_rt),
+         (VerbOption("t", "topic", "topic name", required=True), AMOUNT, SIZE), check_msg_send_rt),
     Verb("clusterRT", "List All clusters Message Send RT.",
-         (AMOUNT, SIZE, Option("c", "cluster", "cluster name | default display all cluster"),
-          Option("p", "print log", "print as tlog | default false"),
-          Option("m", "machine room", "machine room name | default noname"),
-          Option("i", "interval", "print interval | default 10 seconds")),
+         (AMOUNT, SIZE, VerbOption("c", "cluster", "cluster name | default display all cluster"),
+          VerbOption("p", "print log", "print as tlog | default false"),
+          VerbOption("m", "machine room", "machine room name | default noname"),
+          VerbOption("i", "interval", "print interval | default 10 seconds")),
          cluster_rt),
     Verb("sendMessage", "Send a message.",
-         (Option("t", "topic", "Topic name", required=True),
-          Option("p", "body", "UTF-8 string format of the message body", required=True),
-          Option("k", "key", "Message keys"), Option("c", "tags", "Message tags"),
-          Option("b", "broker", "Send message to target broker"),
-          Option("i", "qid", "Send message to target queue"),
-          Option("m", "msgTraceEnable", "Message Trace Enable, Default: false")),
+         (VerbOption("t", "topic", "Topic name", required=True),
+          VerbOption("p", "body", "UTF-8 string format of the message body", required=True),
+          VerbOption("k", "key", "Message keys"), VerbOption("c", "tags", "Message tags"),
+          VerbOption("b", "broker", "Send message to target broker"),
+          VerbOption("i", "qid", "Send message to target queue"),
+          VerbOption("m", "msgTraceEnable", "Message Trace Enable, Default: false")),
          send_message),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from firearrow.model.names import TRACE_TOPIC
 from firearrow.record.message_id import parse_offset_message_id
 
 if TYPE_CHECKING:
-    from firearrow.client.producer.result import SendResult
+    from firearrow.client import SendResult
 
 BETWEEN_ENTRIES: Final = "\x02"
 BETWEEN_FIELDS: Final = "\x01"
@@ -23,7 +23,7 @@ PUB_FIELDS: Final = 12
 SUB_FIELDS: Final = 9
 
 
-class Trace(Struct, frozen=True):
+class TraceAct(Struct, frozen=True):
     """One act on a message: ``Pub`` or ``Sub``."""
 
     act: str
@@ -34,7 +34,7 @@ class Trace(Struct, frozen=True):
     success: bool
 
 
-def read_traces(message_id: str, message: StoredMessage) -> list[Trace]:
+def read_traces(message_id: str, message: StoredMessage) -> list[TraceAct]:
     """Return the acts on a message that a message of the trace topic holds."""
     found = []
     for entry in message.body.decode(errors="replace").split(BETWEEN_ENTRIES):
@@ -42,9 +42,9 @@ def read_traces(message_id: str, message: StoredMessage) -> list[Trace]:
         host = message.born_host.ip
         if fields[0] == "Pub" and len(fields) > PUB_FIELDS and fields[5] == message_id:
             success = fields[13] if len(fields) > PUB_FIELDS + 1 else fields[12]
-            found.append(Trace("Pub", fields[3], host, int(fields[1]), fields[10], success == "true"))
+            found.append(TraceAct("Pub", fields[3], host, int(fields[1]), fields[10], success == "true"))
         elif fields[0] == "SubAfter" and len(fields) >= SUB_FIELDS and fields[2] == message_id:
-            found.append(Trace("Sub", fields[8], host, int(fields[7]), fields[3], fields[4] == "true"))
+            found.append(TraceAct("Sub", fields[8], host, int(fields[7]), fields[3], fields[4] == "true"))
     return found
 
 
@@ -68,7 +68,7 @@ def print_traces(session: Session, message_id: str, messages: Iterable[StoredMes
             session.line(FORM, "#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status")
             _print(session, trace)
             session.line("")
-    groups: dict[str, list[Trace]] = {}
+    groups: dict[str, list[TraceAct]] = {}
     for trace in found:
         if trace.act == "Sub":
             groups.setdefault(trace.group, []).append(trace)
@@ -79,6 +79,6 @@ def print_traces(session: Session, message_id: str, messages: Iterable[StoredMes
         session.line("")
 
 
-def _print(session: Session, trace: Trace) -> None:
+def _print(session: Session, trace: TraceAct) -> None:
     status = "success" if trace.success else "failed"
     session.line(FORM, trace.act, trace.group, trace.client, second_text(trace.time_ms), f"{trace.took_ms}ms", status)

@@ -6,25 +6,18 @@ from typing import Final, TypeVar
 import msgspec
 
 from firearrow import fastjson
-from firearrow.admin.topics import ORDER_TOPIC_CONFIG
 from firearrow.cli.mqadmin.java_text import java
+from firearrow.cli.mqadmin.places import masters
 from firearrow.cli.mqadmin.session import Session, sorted_brokers
-from firearrow.cli.mqadmin.verb import Given, Option, Verb, usage_needed
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption, usage_needed
 from firearrow.errors import BadBody, NoSuchName, SettingsError
 from firearrow.model.flags import perm_text, topic_sys_flag
-from firearrow.model.names import AUTO_CREATE_TOPIC
-from firearrow.protocol.bodies.admin.topic import CreateTopicListBody, TopicConfig
-from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker, UpdateAndCreateTopic, UpdateAndCreateTopicList
-from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, PutKvConfig
-from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
+from firearrow.protocol.bodies.admin.topic import TopicConfig
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 QUEUES: Final = 8
 PERM: Final = 6
-_FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
 
 
 def attributes_of(text: str) -> dict[str, str]:
@@ -38,11 +31,6 @@ def attributes_of(text: str) -> dict[str, str]:
     return found
 
 
-def attribute_text(changes: dict[str, str]) -> str:
-    """Return the changes in the form in which they are sent."""
-    return ",".join(f"{name}={value}" if name.startswith("+") else name for name, value in changes.items())
-
-
 def topic_text(config: TopicConfig) -> str:
     """Return a topic as ``TopicConfig.toString`` does."""
     return (
@@ -53,22 +41,7 @@ def topic_text(config: TopicConfig) -> str:
     )
 
 
-def request_of(config: TopicConfig) -> UpdateAndCreateTopic:
-    """Return the request that makes or changes a topic."""
-    return UpdateAndCreateTopic(
-        topic=config.topic_name or "",
-        default_topic=AUTO_CREATE_TOPIC,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm,
-        topic_filter_type=config.topic_filter_type,
-        topic_sys_flag=config.topic_sys_flag,
-        order=config.order,
-        attributes=attribute_text(config.attributes),
-    )
-
-
-async def update_topic(session: Session, given: Given) -> None:
+async def update_topic(session: Session, given: OptionValues) -> None:
     """Make or change a topic at one broker or at all masters of a cluster."""
     config = TopicConfig(
         topic_name=given.text("t"),
@@ -81,7 +54,7 @@ async def update_topic(session: Session, given: Given) -> None:
     )
     if given.has("b"):
         address = given.text("b")
-        await session.ask(address, request_of(config))
+        await session.admin.topics.at_broker.put(address, config)
         if config.order:
             part = f"{(await session.cluster()).name_of(address)}:{config.write_queue_nums}"
             await _add_order(session, given.text("t"), part)
@@ -90,41 +63,29 @@ async def update_topic(session: Session, given: Given) -> None:
     else:
         cluster = await session.cluster()
         for address in cluster.masters(given.text("c")):
-            await session.ask(address, request_of(config))
+            await session.admin.topics.at_broker.put(address, config)
             session.line("create topic to %s success.", address)
         if config.order:
             text = ";".join(f"{name}:{config.write_queue_nums}" for name in cluster.names(given.text("c")))
-            await _put_order(session, given.text("t"), text)
+            await session.cluster_admin.topics.put_order_text(given.text("t"), text)
             session.line("set cluster orderConf. isOrder=%s, orderConf=[%s]", config.order, text)
     session.line("%s", topic_text(config))
 
 
-async def _put_order(session: Session, topic: str, text: str) -> None:
-    await session.tell_name_servers(PutKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=text))
-
-
 async def _add_order(session: Session, topic: str, part: str) -> None:
-    before = await _order(session, topic) or ""
+    topics = session.cluster_admin.topics
+    before = await topics.order_text(topic) or ""
     parts = {each.partition(":")[0]: each for each in before.split(";") if each}
-    await _put_order(session, topic, ";".join((parts | {part.partition(":")[0]: part}).values()))
+    await topics.put_order_text(topic, ";".join((parts | {part.partition(":")[0]: part}).values()))
 
 
-async def _order(session: Session, topic: str) -> str | None:
-    session.check_name_servers()
-    request = GetKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic)
-    reply = await session.admin.brokers.ask_name_server(request, accept=_FOUND_OR_NOT)
-    return reply.answer.value if reply.code == ResponseCode.SUCCESS else None
-
-
-async def update_topic_list(session: Session, given: Given) -> None:
+async def update_topic_list(session: Session, given: OptionValues) -> None:
     """Make or change the topics of a JSON file."""
     configs = read_list(given.text("f"), TopicConfig)
     if not configs:
         return
-    body = encode_body(CreateTopicListBody(topic_config_list=configs))
-    there = [given.text("b")] if given.has("b") else (await session.cluster()).masters(given.text("c"))
-    for address in there:
-        await session.ask(address, UpdateAndCreateTopicList(), body)
+    for address in await masters(session, given):
+        await session.admin.topics.at_broker.put_all(address, configs)
         session.line("submit batch of topic config to %s success, please check the result later.", address)
 
 
@@ -138,7 +99,7 @@ def read_list(file: str, kind: type[T]) -> list[T]:
         raise SettingsError(f"{file} is no JSON array of {kind.__name__}: {error}") from error
 
 
-async def update_topic_perm(session: Session, given: Given) -> None:
+async def update_topic_perm(session: Session, given: OptionValues) -> None:
     """Change the permission of a topic at one broker or at all masters of a cluster."""
     topic, perm = given.text("t"), given.number("p")
     route = await session.route(topic)
@@ -162,18 +123,18 @@ async def update_topic_perm(session: Session, given: Given) -> None:
         if before == perm:
             session.line("new perm equals to the old one!")
             return
-        await session.ask(address, request_of(config))
+        await session.admin.topics.at_broker.put(address, config)
         session.line("update topic perm from %s to %s in %s success.", before, perm, address)
         session.line("%s.", topic_text(config))
     elif given.has("c"):
         for address in (await session.cluster()).masters(given.text("c")):
-            await session.ask(address, request_of(config))
+            await session.admin.topics.at_broker.put(address, config)
             session.line("update topic perm from %s to %s in %s success.", first.perm, perm, address)
     else:
         usage_needed()
 
 
-async def delete_topic(session: Session, given: Given) -> None:
+async def delete_topic(session: Session, given: OptionValues) -> None:
     """Delete a topic at all masters of a cluster and at the name servers."""
     await drop_topic(session, given.text("t"), given.text("c"))
     session.line("delete topic [%s] from cluster [%s] success.", given.text("t"), given.text("c"))
@@ -183,84 +144,54 @@ async def delete_topic(session: Session, given: Given) -> None:
 async def drop_topic(session: Session, topic: str, cluster: str) -> None:
     """Delete a topic at all masters of a cluster and at the name servers, without a word."""
     for address in (await session.cluster()).masters(cluster):
-        await session.ask(address, DeleteTopicInBroker(topic=topic))
-    await session.tell_name_servers(DeleteTopicInNamesrv(topic=topic, cluster_name=cluster))
+        await session.admin.topics.at_broker.delete(address, topic)
+    await session.admin.name_servers.forget_topic(topic, cluster)
 
 
-async def update_order_conf(session: Session, given: Given) -> None:
+async def update_order_conf(session: Session, given: OptionValues) -> None:
     """Show, set or remove the text of strict order of a topic."""
     topic, method = given.text("t"), given.text("m")
     if method == "get":
-        found = await _order(session, topic)
+        found = await session.cluster_admin.topics.order_text(topic)
         if found is None:
             raise NoSuchName(f"topic {topic!r} has no order conf (code 22); set one with -m put -v BROKER:QUEUES")
         session.write("get orderConf success. topic=[%s], orderConf=[%s] ", topic, found)
     elif method == "put":
         if not given.text("v"):
             raise SettingsError("please set orderConf with option -v.")
-        await _put_order(session, topic, given.text("v"))
+        await session.cluster_admin.topics.put_order_text(topic, given.text("v"))
         session.write("update orderConf success. topic=[%s], orderConf=[%s]", topic, given.text("v"))
     elif method == "delete":
-        await session.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
+        await session.cluster_admin.topics.delete_order_text(topic)
         session.write("delete orderConf success. topic=[%s]", topic)
     else:
         usage_needed()
 
 
 PLACE: Final = (
-    Option("b", "brokerAddr", "create topic to which broker"),
-    Option("c", "clusterName", "create topic to which cluster"),
+    VerbOption("b", "brokerAddr", "create topic to which broker"),
+    VerbOption("c", "clusterName", "create topic to which cluster"),
 )
 PERM_HELP: Final = "set topic's permission(2|4|6), intro[2:W 4:R; 6:RW]"
-TOPIC: Final = Option("t", "topic", "topic name", required=True)
+TOPIC: Final = VerbOption("t", "topic", "topic name", required=True)
 VERBS: Final = (
-    Verb(
-        "updateTopic",
-        "Update or create topic.",
-        (
-            *PLACE,
-            Option("a", "attributes", "attribute(+a=b,+c=d,-e)"),
-            TOPIC,
-            Option("r", "readQueueNums", "set read queue nums"),
-            Option("w", "writeQueueNums", "set write queue nums"),
-            Option("p", "perm", PERM_HELP),
-            Option("o", "order", "set topic's order(true|false)"),
-            Option("u", "unit", "is unit topic (true|false)"),
-            Option("s", "hasUnitSub", "has unit sub (true|false)"),
-        ),
-        update_topic,
-        either=(("b", "c"),),
-    ),
-    Verb(
-        "updateTopicList",
-        "create or update topic in batch",
-        (
-            *PLACE,
-            Option("f", "filename", "Path to a file with list of TopicConfig in json format", required=True),
-        ),
-        update_topic_list,
-        either=(("b", "c"),),
-    ),
-    Verb(
-        "updateTopicPerm",
-        "Update topic perm.",
-        (*PLACE, TOPIC, Option("p", "perm", PERM_HELP, required=True)),
-        update_topic_perm,
-    ),
-    Verb(
-        "deleteTopic",
-        "Delete topic from broker and NameServer.",
-        (TOPIC, Option("c", "clusterName", "delete topic from which cluster", required=True)),
-        delete_topic,
-    ),
-    Verb(
-        "updateOrderConf",
-        "Create or update or delete order conf.",
-        (
-            TOPIC,
-            Option("v", "orderConf", "set order conf [eg. brokerName1:num;brokerName2:num]"),
-            Option("m", "method", "option type [eg. put|get|delete", required=True),
-        ),
-        update_order_conf,
-    ),
-)
+    Verb("updateTopic", "Update or create topic.",
+         (*PLACE, VerbOption("a", "attributes", "attribute(+a=b,+c=d,-e)"), TOPIC,
+          VerbOption("r", "readQueueNums", "set read queue nums"), VerbOption("w", "writeQueueNums",
+          "set write queue nums"),
+          VerbOption("p", "perm", PERM_HELP), VerbOption("o", "order", "set topic's order(true|false)"),
+          VerbOption("u", "unit", "is unit topic (true|false)"), VerbOption("s", "hasUnitSub",
+          "has unit sub (true|false)")),
+         update_topic, either=(("b", "c"),)),
+    Verb("updateTopicList", "create or update topic in batch",
+         (*PLACE, VerbOption("f", "filename", "Path to a file with list of TopicConfig in json format", required=True)),
+         update_topic_list, either=(("b", "c"),)),
+    Verb("updateTopicPerm", "Update topic perm.", (*PLACE, TOPIC, VerbOption("p", "perm", PERM_HELP, required=True)),
+         update_topic_perm),
+    Verb("deleteTopic", "Delete topic from broker and NameServer.",
+         (TOPIC, VerbOption("c", "clusterName", "delete topic from which cluster", required=True)), delete_topic),
+    Verb("updateOrderConf", "Create or update or delete order conf.",
+         (TOPIC, VerbOption("v", "orderConf", "set order conf [eg. brokerName1:num;brokerName2:num]"),
+          VerbOption("m", "method", "option type [eg. put|get|delete", required=True)),
+         update_order_conf),
+)  # fmt: skip

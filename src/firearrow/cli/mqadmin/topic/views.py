@@ -6,21 +6,18 @@ from typing import Any, Final
 
 import msgspec
 
+from firearrow.admin.topics import divided
 from firearrow.cli.mqadmin.java_text import front, time_text
 from firearrow.cli.mqadmin.session import ClusterView, Session, sorted_brokers
 from firearrow.cli.mqadmin.topic.changes import TOPIC
-from firearrow.cli.mqadmin.verb import Given, Option, Verb
-from firearrow.client.consumer.division.strategies import average
+from firearrow.cli.mqadmin.verb import OptionValues, Verb, VerbOption
 from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ
 from firearrow.model.names import DLQ_PREFIX, RETRY_PREFIX
-from firearrow.protocol.bodies.admin.stats import BrokerStatsData, ConsumeStats, OffsetWrapper
-from firearrow.protocol.bodies.admin.topic import GroupList, TopicOffset, TopicStatsTable
-from firearrow.protocol.bodies.naming.route import TopicList, TopicRouteData
-from firearrow.protocol.requests.admin.stats import GetConsumeStats, ViewBrokerStatsData
-from firearrow.protocol.requests.admin.topic import GetTopicStatsInfo, QueryTopicConsumeByWho
-from firearrow.protocol.requests.naming.route import GetAllTopicListFromNameserver
+from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper
+from firearrow.protocol.bodies.admin.topic import TopicOffset, TopicStatsTable
+from firearrow.protocol.bodies.naming.route import TopicRouteData
 
 ROUTE_FORM: Final = "%-45s %-32s %-50s %-10s %-11s %-5s"
 STATUS_HEAD: Final = "%-32s  %-4s  %-20s  %-20s    %s"
@@ -30,19 +27,18 @@ STATS_FORM: Final = "%-64s  %-64s %12s %11s %11s %14s %14s"
 
 async def topics(session: Session) -> list[str]:
     """Return the names of all topics, sorted: Apache's tool has them in the order of a hash table."""
-    return sorted((await session.read_names(GetAllTopicListFromNameserver(), TopicList)).topic_list)
+    return sorted(await session.cluster_admin.name_servers.topics())
 
 
 async def consumers(session: Session, topic: str) -> list[str]:
     """Return the groups that consume a topic."""
     found: dict[str, None] = {}
     for _, address in await session.holders(topic):
-        listed = await session.read(address, QueryTopicConsumeByWho(topic=topic), GroupList)
-        found |= dict.fromkeys(listed.group_list)
+        found |= dict.fromkeys(await session.admin.topics.at_broker.consumers(address, topic))
     return sorted(found)
 
 
-async def topic_list(session: Session, given: Given) -> None:
+async def topic_list(session: Session, given: OptionValues) -> None:
     """Print the names of all topics; with -c their clusters and groups, too."""
     if not given.has("c"):
         for topic in await topics(session):
@@ -68,7 +64,7 @@ def _cluster_of(cluster: ClusterView, route: TopicRouteData) -> str:
     return next((name for name, members in cluster.clusters.items() if broker in members), "null")
 
 
-async def topic_route(session: Session, given: Given) -> None:
+async def topic_route(session: Session, given: OptionValues) -> None:
     """Print the route of a topic, as JSON or as a table."""
     route = await session.route(given.text("t"))
     if not given.has("l"):
@@ -115,7 +111,7 @@ def _scalar(value: Any) -> str:  # noqa: ANN401
     return msgspec.json.encode(value).decode()
 
 
-async def topic_status(session: Session, given: Given) -> None:
+async def topic_status(session: Session, given: OptionValues) -> None:
     """Print what each queue of a topic holds."""
     topic = given.text("t")
     table = await topic_stats(session, topic, given.text("c") or topic)
@@ -134,13 +130,13 @@ async def topic_stats(session: Session, topic: str, route_of: str) -> TopicStats
     offsets: dict[MessageQueue, TopicOffset] = {}
     tps = 0.0
     for _, address in await session.holders(route_of):
-        found = await session.read(address, GetTopicStatsInfo(topic=topic), TopicStatsTable)
+        found = await session.admin.topics.at_broker.stats(address, topic)
         offsets |= found.offset_table
         tps += found.topic_put_tps
     return TopicStatsTable(offset_table=offsets, topic_put_tps=tps)
 
 
-async def topic_cluster_list(session: Session, given: Given) -> None:
+async def topic_cluster_list(session: Session, given: OptionValues) -> None:
     """Print the clusters of a topic."""
     brokers = {data.broker_name for data in (await session.route(given.text("t"))).broker_datas}
     for name, members in (await session.cluster()).clusters.items():
@@ -148,21 +144,16 @@ async def topic_cluster_list(session: Session, given: Given) -> None:
             session.line("%s", name)
 
 
-async def allocate_mq(session: Session, given: Given) -> None:
+async def allocate_mq(session: Session, given: OptionValues) -> None:
     """Print how the queues of a topic would be divided among clients."""
     route, topic = await session.route(given.text("t")), given.text("t")
-    queues = sorted(
-        MessageQueue(topic, data.broker_name or "", number)
-        for data in route.queue_datas
-        if data.perm & PERM_READ
-        for number in range(data.read_queue_nums)
-    )
+    counts = {data.broker_name or "": data.read_queue_nums for data in route.queue_datas if data.perm & PERM_READ}
+    queues = sorted(MessageQueue(topic, name, number) for name, count in counts.items() for number in range(count))
     clients = given.text("i").split(",")
-    result = {client: average(client, queues, clients) for client in clients}
-    session.line("%s", msgspec.json.encode({"result": result}).decode())
+    session.line("%s", msgspec.json.encode({"result": divided(queues, clients)}).decode())
 
 
-async def stats_all(session: Session, given: Given) -> None:
+async def stats_all(session: Session, given: OptionValues) -> None:
     """Print the traffic of every topic and of every group that consumes it."""
     session.line(
         STATS_FORM, "#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour"
@@ -179,10 +170,10 @@ async def stats_all(session: Session, given: Given) -> None:
 async def _print_traffic(session: Session, topic: str, *, active: bool) -> None:
     route = await session.route(topic)
     masters = [data.broker_addrs[0] for data in sorted_brokers(route) if 0 in data.broker_addrs]
-    came_tps, came = await _sums(session, masters, "TOPIC_PUT_NUMS", topic)
+    came_tps, came = await sums(session, masters, "TOPIC_PUT_NUMS", topic)
     groups = await consumers(session, topic)
     for group in groups:
-        went_tps, went = await _sums(session, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
+        went_tps, went = await sums(session, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
         behind = 0
         with suppress(FireArrowError):  # a group without offsets has none behind
             behind = max(0, total_diff(await consume_stats(session, group, topic)))
@@ -197,22 +188,18 @@ async def _print_traffic(session: Session, topic: str, *, active: bool) -> None:
         )
 
 
-async def _sums(session: Session, masters: Iterable[str], name: str, key: str) -> tuple[float, int]:
+async def sums(session: Session, masters: Iterable[str], name: str, key: str) -> tuple[float, int]:
+    """Return a statistic of masters, a second and over a day; a broker that has counted nothing refuses."""
     tps, count = 0.0, 0
     for address in masters:
         try:
-            data = await session.read(address, ViewBrokerStatsData(stats_name=name, stats_key=key), BrokerStatsData)
+            data = await session.admin.operations.statistics(address, name, key)
         except FireArrowError:
-            continue  # a broker that has counted nothing refuses
+            continue
         tps += data.stats_minute.tps if data.stats_minute else 0.0
-        count += day_sum(data)
+        spans = (data.stats_day, data.stats_hour, data.stats_minute)
+        count += next((span.sum for span in spans if span is not None and span.sum), 0)
     return tps, count
-
-
-def day_sum(data: BrokerStatsData) -> int:
-    """Return the sum of a day, or of the longest time that is known."""
-    spans = (data.stats_day, data.stats_hour, data.stats_minute)
-    return next((span.sum for span in spans if span is not None and span.sum), 0)
 
 
 async def consume_stats(session: Session, group: str, topic: str = "") -> ConsumeStats:
@@ -229,7 +216,7 @@ async def consume_stats(session: Session, group: str, topic: str = "") -> Consum
     offsets: dict[MessageQueue, OffsetWrapper] = {}
     tps = 0.0
     for _, address in holders:
-        found = await session.read(address, GetConsumeStats(consumer_group=group, topic=topic or None), ConsumeStats)
+        found = await session.admin.groups.at_broker.progress(address, group, topic)
         offsets |= found.offset_table
         tps += found.consume_tps
     return ConsumeStats(offset_table=offsets, consume_tps=tps)
@@ -242,15 +229,15 @@ def total_diff(stats: ConsumeStats) -> int:
 
 VERBS: Final = (
     Verb("topicRoute", "Examine topic route info.",
-         (TOPIC, Option("l", "list", "Use list format to print data", alone=True)), topic_route),
+         (TOPIC, VerbOption("l", "list", "Use list format to print data", alone=True)), topic_route),
     Verb("topicStatus", "Examine topic Status info.",
-         (TOPIC, Option("c", "cluster", "cluster name or lmq parent topic, lmq is used to find the route.")),
+         (TOPIC, VerbOption("c", "cluster", "cluster name or lmq parent topic, lmq is used to find the route.")),
          topic_status),
     Verb("topicClusterList", "Get cluster info for topic.", (TOPIC,), topic_cluster_list),
     Verb("topicList", "Fetch all topic list from name server.",
-         (Option("c", "clusterModel", "clusterModel", alone=True),), topic_list),
-    Verb("allocateMQ", "Allocate MQ.", (TOPIC, Option("i", "ipList", "ipList", required=True)), allocate_mq),
+         (VerbOption("c", "clusterModel", "clusterModel", alone=True),), topic_list),
+    Verb("allocateMQ", "Allocate MQ.", (TOPIC, VerbOption("i", "ipList", "ipList", required=True)), allocate_mq),
     Verb("statsAll", "Topic and Consumer tps stats.",
-         (Option("a", "activeTopic", "print active topic only", alone=True),
-          Option("t", "topic", "print select topic only")), stats_all),
+         (VerbOption("a", "activeTopic", "print active topic only", alone=True),
+          VerbOption("t", "topic", "print select topic only")), stats_all),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Offsets of a group: in memory here, stored by brokers, or in a local file for broadcasting.
 
-``OffsetTable`` is pure. Offsets only increase, unless they are reset. ``BrokerOffsets`` stores them at the brokers,
+``QueueOffsets`` is pure. Offsets only increase, unless they are reset. ``RemoteOffsets`` stores them at the brokers,
 ``LocalOffsets`` in the file that Java's clients read and write::
 
     <client id>/<group>/offsets.json    {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5}}
@@ -28,7 +28,7 @@ REPEAT_S: Final = 60.0
 """Seconds until unchanged offsets are committed again: a broker may have lost them, or may have been replaced."""
 
 
-class OffsetTable:
+class QueueOffsets:
     """The offsets of a consumer's queues, and which of them are not committed yet."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Offsets(Protocol):
     """Stores the offsets of a group."""
 
     @property
-    def table(self) -> OffsetTable:
+    def table(self) -> QueueOffsets:
         """The offsets in memory."""
         ...
 
@@ -83,11 +83,11 @@ class Offsets(Protocol):
         ...
 
 
-class BrokerOffsets:
+class RemoteOffsets:
     """Offsets of a clustering group, stored by brokers."""
 
     def __init__(self, puller: Puller, group: str) -> None:
-        self.table: Final = OffsetTable()
+        self.table: Final = QueueOffsets()
         self._puller = puller
         self._group = group
         self._repeat_at = asyncio.get_running_loop().time() + REPEAT_S
@@ -142,7 +142,7 @@ class LocalOffsets:
     """Offsets of a broadcasting consumer, stored in one file."""
 
     def __init__(self, disk: WholeFiles, client_id: str, group: str) -> None:
-        self.table: Final = OffsetTable()
+        self.table: Final = QueueOffsets()
         self._disk = disk
         self._directory = f"{client_id}/{group}"
         self._path = f"{self._directory}/offsets.json"

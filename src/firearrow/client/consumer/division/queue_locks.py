@@ -23,7 +23,7 @@ TRUST_S: Final = 30.0
 LOCK_TIMEOUT_MS: Final = 1000
 
 
-class QueueLocks:
+class LockClient:
     """Locks and unlocks queues for one client."""
 
     def __init__(self, instance: Instance, group: str) -> None:

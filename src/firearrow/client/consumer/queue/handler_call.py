@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.errors import SettingsError
-from firearrow.serializers import is_coroutine_function
+from firearrow.serializers import check_takes_one, is_coroutine_function
 
 log: Final = logging.getLogger(__name__)
 
@@ -60,16 +60,7 @@ def _check(handler: object) -> None:
         raise SettingsError(
             f"a handler is a function that takes what was received; this is {handler!r}: give the function's name alone"
         )
-    try:
-        signature = inspect.signature(handler)
-    except ValueError:
-        return  # some functions of C do not tell
-    try:
-        signature.bind(None)
-    except TypeError as wrong:
-        raise SettingsError(
-            f"{holder_of(handler)} cannot be called with one argument: {wrong}; let it take the message"
-        ) from None
+    check_takes_one(handler, holder_of(handler))
 
 
 def holder_of(handler: object) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from firearrow.client.consumer.broker_queries import PulledBytes, Puller, PullStatus
 from firearrow.client.consumer.division.offset_store import Offsets
-from firearrow.client.consumer.division.queue_locks import TRUST_S, QueueLocks
+from firearrow.client.consumer.division.queue_locks import TRUST_S, LockClient
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.queue.acceptance import Accept, Acceptance
 from firearrow.client.consumer.queue.delivery_meter import DeliveryMeter
@@ -27,7 +27,7 @@ from firearrow.client.consumer.queue.settlement import Settlement
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
-from firearrow.client.metrics.counts import Held
+from firearrow.client.metrics.counts import HeldMessages
 from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.serializers import Deserializer
@@ -67,7 +67,7 @@ class Receiver:
         )
         self._announcer = announcer
         self.puller: Final = puller
-        self.locks: Final[QueueLocks] = self._reader.locks
+        self.locks: Final[LockClient] = self._reader.locks
         self.needs_locks: Final = self._reader.needs_locks
         self.offsets: Final = offsets
         self.flows: Final[dict[MessageQueue, OwnedQueue]] = {}
@@ -88,16 +88,16 @@ class Receiver:
         """Failed deliveries and rejected messages since the consumer was opened, by their names in the running info."""
         return {"failedDeliveries": self.settlement.failures, "rejectedMessages": self.acceptance.rejected}
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldMessages]:
         """Return what the member holds of each topic, read from any thread; nothing in a copy that a fork made."""
         if self._instance.is_of_another_process:
             return []
-        by_topic: dict[str, Held] = {}
+        by_topic: dict[str, HeldMessages] = {}
         for flow in list(self.flows.values()):
             topic, window = flow.queue.topic, flow.window
             lag = max(0, flow.max_offset - window.next_offset) + len(window)
             is_full = bool(flow.full) and not flow.is_paused
-            held = Held(self._settings.group, topic, 1, int(is_full), len(window), window.size_bytes, lag)
+            held = HeldMessages(self._settings.group, topic, 1, int(is_full), len(window), window.size_bytes, lag)
             by_topic[topic] = held.beside(by_topic[topic]) if topic in by_topic else held
         return list(by_topic.values())
 
@@ -183,11 +183,7 @@ class Receiver:
             if flow.task is not None:
                 flow.task.cancel()
         flows += [flow for flow in self._departures.flows.values() if flow.is_handled]
-        if self._settings.drain_ms:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.drain_ms / 1000):
-                    for flow in flows:
-                        await flow.idle.wait()
+        await self._drain(flows)
         await self._departures.close(CLOSING_S)
         if self._settings.auto_commit:
             await self.persist()
@@ -197,6 +193,13 @@ class Receiver:
             flow.drop()
         if self.needs_locks:
             await self.locks.unlock(flow.queue for flow in flows if flow.is_started and not flow.is_handled)
+
+    async def _drain(self, flows: Iterable[OwnedQueue]) -> None:
+        """Wait until the handlers of queues have ended, for ``drain_ms`` at the most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_ms / 1000):
+                for flow in flows:
+                    await flow.idle.wait()
 
     # -- offsets
 

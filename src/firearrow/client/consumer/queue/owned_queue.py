@@ -34,9 +34,9 @@ class OwnedQueue:
         self.is_announced = False
         """Whether the listener was called for the assignment and not yet for the revocation."""
         self.error = ""
-        """Why the last pull failed; empty if it succeeded."""
+        """The reason why the last pull failed; empty if it succeeded."""
         self.full = ""
-        """Why pulling waits now; None while it does not."""
+        """The reason why pulling waits now; None while it does not."""
         self.locked_until = 0.0
         self.last_pull_at = 0.0
         self.last_consume_at = 0.0

@@ -14,7 +14,7 @@ from typing import Final
 
 from firearrow.client.consumer.broker_queries import PulledBytes, Puller, PullOrder, PullStatus
 from firearrow.client.consumer.division.offset_store import Offsets
-from firearrow.client.consumer.division.queue_locks import TRUST_S, QueueLocks
+from firearrow.client.consumer.division.queue_locks import TRUST_S, LockClient
 from firearrow.client.consumer.division.rebalance import is_hopeless
 from firearrow.client.consumer.queue.delivery_meter import DeliveryMeter
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
@@ -62,7 +62,7 @@ class PullLoop:
         self._opened_ms = instance.doors.clock.now_ms()
         self.offsets: Final = offsets
         self.puller: Final = puller
-        self.locks: Final = QueueLocks(instance, settings.group)
+        self.locks: Final = LockClient(instance, settings.group)
         self.needs_locks: Final = settings.ordered and not settings.broadcasting
 
     def _now(self) -> float:

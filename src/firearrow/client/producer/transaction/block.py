@@ -15,23 +15,23 @@ from typing import Self
 
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.producer.result import SendResult
-from firearrow.client.producer.transaction.coordinator import Coordinator
-from firearrow.client.producer.transaction.half import Half
+from firearrow.client.producer.transaction.coordinator import TransactionCoordinator
+from firearrow.client.producer.transaction.half import StoredHalf
 from firearrow.client.producer.transaction.state import TransactionState
 from firearrow.errors import ClientClosed
 from firearrow.model import Message
 
-Begin = Callable[[], Awaitable[Half]]
+Begin = Callable[[], Awaitable[StoredHalf]]
 """Sends the half."""
 
 
 class Transaction(NeedsAwait):
     """A transaction of one message. ``producer.transaction`` makes it; use it in an ``async with`` block."""
 
-    def __init__(self, transactions: Coordinator, begin: Begin) -> None:
+    def __init__(self, transactions: TransactionCoordinator, begin: Begin) -> None:
         self._transactions = transactions
         self._begin = begin
-        self._half: Half | None = None
+        self._half: StoredHalf | None = None
         self._state: TransactionState | None = None
 
     @property
@@ -92,7 +92,7 @@ class Transaction(NeedsAwait):
         self._transactions.check_usable()
         await self._transactions.end(self._decided(state), state)
 
-    def _decided(self, state: TransactionState) -> Half:
+    def _decided(self, state: TransactionState) -> StoredHalf:
         half = self._begun
         if self._state is not None:
             raise ClientClosed(f"transaction {half.unique_key} has ended already, with {self._state}; it ends once")
@@ -100,7 +100,7 @@ class Transaction(NeedsAwait):
         return half
 
     @property
-    def _begun(self) -> Half:
+    def _begun(self) -> StoredHalf:
         if self._half is None:
             raise ClientClosed("the transaction has not begun; use it inside its async with block")
         return self._half

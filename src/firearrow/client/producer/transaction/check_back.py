@@ -19,12 +19,12 @@ from firearrow.client.producer.transaction.half import answer_to
 from firearrow.client.producer.transaction.state import TransactionState, TransactionTable
 from firearrow.client.producer.transaction.users_function import UsersFunction, reason_of
 from firearrow.client.tasks import cancellations, is_cancellation
-from firearrow.client.trouble import Trouble
 from firearrow.errors import BadRecord, FireArrowError
 from firearrow.model import StoredMessage, keys
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState
 from firearrow.record.decode import decode
 from firearrow.remoting.handlers import Call, Handlers, Peer
+from firearrow.telemetry.damped import Trouble
 
 log: Final = logging.getLogger(__name__)
 

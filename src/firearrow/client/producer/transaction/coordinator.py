@@ -12,12 +12,12 @@ from typing import Final
 from firearrow.client.instance import Instance
 from firearrow.client.name_servers import UNANSWERED
 from firearrow.client.producer.delivery import Choice, Delivery
-from firearrow.client.producer.outgoing import Outgoing
+from firearrow.client.producer.outgoing import OutgoingMessage
 from firearrow.client.producer.result import read_result
 from firearrow.client.producer.retry_policy import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.client.producer.transaction.check_back import Check, CheckBacks
-from firearrow.client.producer.transaction.half import Half, may_repeat
+from firearrow.client.producer.transaction.half import StoredHalf, may_repeat
 from firearrow.client.producer.transaction.state import TransactionState, TransactionTable
 from firearrow.client.producer.transaction.users_function import UsersFunction, check_users_function
 from firearrow.errors import (
@@ -41,7 +41,7 @@ EXECUTE_WORKERS: Final = 8
 """Threads for plain functions: of check one, as Java's default is, of local transactions several."""
 
 
-class Coordinator:
+class TransactionCoordinator:
     """The transactions of one producer.
 
     ``opened`` returns its instance, or raises ``ClientClosed``. ``check_usable`` raises ``ClientClosed`` after a fork
@@ -105,8 +105,8 @@ class Coordinator:
     # -- transactions
 
     async def begin(
-        self, message: Message, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None
-    ) -> Half:
+        self, message: Message, outgoing: OutgoingMessage, choose: Choice | None, timeout_ms: float | None
+    ) -> StoredHalf:
         """Send a half; raise ``SendFailed`` if it is not stored as configured: then it is rolled back."""
         key, table = outgoing.unique_key, self._table
         table.begin(key)
@@ -115,7 +115,7 @@ class Coordinator:
         except BaseException:
             table.end(key)
             raise
-        half = Half(message, read_result(code, answer, queue, key))
+        half = StoredHalf(message, read_result(code, answer, queue, key))
         if not half.sent.is_ok:
             is_gone = await self.try_rollback(half)
             became = "so it was rolled back" if is_gone else "and its rollback is not confirmed: the broker will ask"
@@ -127,7 +127,7 @@ class Coordinator:
             )
         return half
 
-    async def end(self, half: Half, state: TransactionState) -> None:
+    async def end(self, half: StoredHalf, state: TransactionState) -> None:
         """End a transaction; raise if its broker refused that (``TransactionRefused``) or did not confirm it."""
         table = self._table
         try:
@@ -141,7 +141,7 @@ class Coordinator:
             raise
         table.end(half.unique_key)
 
-    async def try_rollback(self, half: Half) -> bool:
+    async def try_rollback(self, half: StoredHalf) -> bool:
         """Roll back; log a warning if the broker did not confirm that, and return whether it did."""
         try:
             await self.end(half, TransactionState.ROLLBACK)
@@ -150,7 +150,7 @@ class Coordinator:
             return False
         return True
 
-    def leave_unknown(self, half: Half) -> None:
+    def leave_unknown(self, half: StoredHalf) -> None:
         """Let the broker ask back."""
         self._table.end(half.unique_key)
 
@@ -160,7 +160,7 @@ class Coordinator:
             self._execute_pool = self._pool(EXECUTE_WORKERS, "transaction")
         return checked_state(await UsersFunction(function, self._execute_pool)(message), message)
 
-    async def _end(self, half: Half, state: TransactionState) -> None:
+    async def _end(self, half: StoredHalf, state: TransactionState) -> None:
         instance, loop = self._opened(), asyncio.get_running_loop()
         request = half.end(self._settings.group, state)
         deadline, pause_s = loop.time() + self._settings.send_timeout_ms / 1000, FIRST_PAUSE_S
@@ -180,7 +180,7 @@ class Coordinator:
             else:
                 return
 
-    def _unconfirmed(self, half: Half, state: TransactionState, error: FireArrowError) -> TransactionUnconfirmed:
+    def _unconfirmed(self, half: StoredHalf, state: TransactionState, error: FireArrowError) -> TransactionUnconfirmed:
         answer = "this one repeats its decision while it is open, and later the check function decides"
         if isinstance(error, ClientClosed):
             answer = "this one is closed, so the check function of one that is open decides"
@@ -190,7 +190,7 @@ class Coordinator:
             may_have_happened=error.may_have_happened,
         )
 
-    def _refused(self, half: Half, state: TransactionState, error: RequestRefused) -> TransactionRefused:
+    def _refused(self, half: StoredHalf, state: TransactionState, error: RequestRefused) -> TransactionRefused:
         return TransactionRefused(
             f"broker {half.sent.queue.broker_name} refused the {state.lower()} of {_name(half)}: {error}; if the "
             f"transaction is over there, another producer of group {self._settings.group} has decided it, or it was "
@@ -199,7 +199,7 @@ class Coordinator:
         )
 
 
-def _name(half: Half) -> str:
+def _name(half: StoredHalf) -> str:
     return f"transaction {half.unique_key} of topic {half.message.topic!r}"
 
 

@@ -13,7 +13,7 @@ Java: ``DefaultMQProducerImpl.sendMessageInTransaction``, ``endTransaction``.
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firearrow.client.producer.outgoing import SENT_ALONE, Outgoing, check, compose
+from firearrow.client.producer.outgoing import SENT_ALONE, OutgoingMessage, check, compose
 from firearrow.client.producer.result import SendResult
 from firearrow.client.producer.retry_policy import WORTH_A_RETRY
 from firearrow.client.producer.settings import ProducerSettings
@@ -25,7 +25,7 @@ from firearrow.protocol.requests.transaction.transaction import CheckTransaction
 from firearrow.record.message_id import UniqueKeys, parse_offset_message_id
 
 
-class Half(Struct, frozen=True):
+class StoredHalf(Struct, frozen=True):
     """A stored half: its message with its unique key, and where its broker stored it."""
 
     message: Message
@@ -79,7 +79,7 @@ def check_half(message: Message, settings: ProducerSettings) -> None:
 
 def prepare_half(
     message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs
-) -> tuple[Message, Outgoing]:
+) -> tuple[Message, OutgoingMessage]:
     """Return the message with its unique key, and the half to be sent."""
     check_group(settings.group)
     check_half(message, settings)

@@ -7,7 +7,7 @@ from typing import Any
 
 from firearrow.errors import SettingsError
 from firearrow.runtime.threads import Threads
-from firearrow.serializers import is_coroutine_function
+from firearrow.serializers import check_takes_one, is_coroutine_function
 
 
 class UsersFunction:
@@ -33,14 +33,7 @@ def check_users_function(function: object, name: str) -> None:
         raise SettingsError(
             f"{name}={function!r} is not a function; give one that takes the message and returns a state"
         )
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        return  # some functions of C do not tell
-    try:
-        signature.bind(None)
-    except TypeError as wrong:
-        raise SettingsError(f"{name} cannot be called with one argument: {wrong}; let it take the message") from None
+    check_takes_one(function, name)
 
 
 def reason_of(error: BaseException) -> str:

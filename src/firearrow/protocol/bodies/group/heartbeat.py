@@ -106,7 +106,7 @@ class ConsumerIdList(Body, frozen=True, kw_only=True):
     consumer_id_list: list[str] | None = None
 
 
-class Connection(Body, frozen=True, kw_only=True, gc=False):
+class ClientConnection(Body, frozen=True, kw_only=True, gc=False):
     """One connection of a client."""
 
     client_addr: str | None = None
@@ -121,7 +121,7 @@ class ConsumerConnection(Body, frozen=True, kw_only=True):
     ``subscription_disagreement`` is ours: what members say differently, where they do. Java ignores it.
     """
 
-    connection_set: list[Connection] = empty_list()
+    connection_set: list[ClientConnection] = empty_list()
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None
@@ -132,7 +132,7 @@ class ConsumerConnection(Body, frozen=True, kw_only=True):
 class ProducerConnection(Body, frozen=True, kw_only=True):
     """The connections of a producer group."""
 
-    connection_set: list[Connection] = empty_list()
+    connection_set: list[ClientConnection] = empty_list()
 
 
 class ProducerInfo(Body, frozen=True, kw_only=True, gc=False):

@@ -104,7 +104,7 @@ def decode_registration(
     """Read a registration; ``version`` is the one in the header of the broker's request."""
     if not compressed:
         return fastjson.decode(data, RegisterBrokerBody)
-    cursor = _Cursor(_inflate(data, limit))
+    cursor = _RegistrationCursor(_inflate(data, limit))
     data_version = fastjson.decode(cursor.block(), DataVersion)
     topics = [topic_from_text(cursor.text()) for _ in range(cursor.number())]
     filter_servers = fastjson.decode(cursor.block(), list[str])
@@ -132,7 +132,7 @@ def _inflate(data: bytes, limit: int) -> bytes:
     return inflated
 
 
-class _Cursor:
+class _RegistrationCursor:
     """Reads an inflated registration from front to back."""
 
     def __init__(self, data: bytes) -> None:

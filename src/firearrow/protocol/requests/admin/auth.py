@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.admin.auth import AclInfo, ClusterAclConfig, UserInfo
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Request
 from firearrow.telemetry.hidden import hidden_repr
 
 
-class AuthCreateUser(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthCreateUser(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Make a user."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_USER
@@ -19,7 +19,7 @@ class AuthCreateUser(Request[Empty], frozen=True, kw_only=True, gc=False):
     username: str | None = None
 
 
-class AuthUpdateUser(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthUpdateUser(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change a user."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_USER
@@ -27,14 +27,14 @@ class AuthUpdateUser(Request[Empty], frozen=True, kw_only=True, gc=False):
     username: str | None = None
 
 
-class AuthDeleteUser(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthDeleteUser(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget a user."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_USER
     username: str | None = None
 
 
-class AuthGetUser(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthGetUser(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One user."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_GET_USER
@@ -42,7 +42,7 @@ class AuthGetUser(Request[Empty], frozen=True, kw_only=True, gc=False):
     username: str | None = None
 
 
-class AuthListUser(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthListUser(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """All users whose name contains a text."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_LIST_USER
@@ -50,7 +50,7 @@ class AuthListUser(Request[Empty], frozen=True, kw_only=True, gc=False):
     filter: str | None = None
 
 
-class AuthCreateAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthCreateAcl(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Give a subject policies."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_CREATE_ACL
@@ -58,7 +58,7 @@ class AuthCreateAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
     subject: str | None = None
 
 
-class AuthUpdateAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthUpdateAcl(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change the policies of a subject."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_UPDATE_ACL
@@ -66,7 +66,7 @@ class AuthUpdateAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
     subject: str | None = None
 
 
-class AuthDeleteAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthDeleteAcl(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Take policies from a subject."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_DELETE_ACL
@@ -75,7 +75,7 @@ class AuthDeleteAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
     resource: str | None = None
 
 
-class AuthGetAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthGetAcl(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The policies of a subject."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_GET_ACL
@@ -83,7 +83,7 @@ class AuthGetAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
     subject: str | None = None
 
 
-class AuthListAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AuthListAcl(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The policies of all subjects that match."""
 
     code: ClassVar[RequestCode] = RequestCode.AUTH_LIST_ACL
@@ -92,14 +92,14 @@ class AuthListAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
     resource_filter: str | None = None
 
 
-class CopyAccounts(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CopyAccounts(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The file of users and rules, secrets included, for a slave; Apache's servers do not know this request."""
 
     code: ClassVar[RequestCode] = RequestCode.COPY_ACCOUNTS
     answer_body = bytes
 
 
-class UpdateAndCreateAclConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateAndCreateAclConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Make or change an account (4.9)."""
 
     __repr__ = hidden_repr
@@ -114,7 +114,7 @@ class UpdateAndCreateAclConfig(Request[Empty], frozen=True, kw_only=True, gc=Fal
     group_perms: str | None = None
 
 
-class DeleteAclConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class DeleteAclConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget an account (4.9)."""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_ACL_CONFIG
@@ -137,7 +137,7 @@ class GetBrokerClusterAclInfo(Request[GetBrokerClusterAclInfoAnswer], frozen=Tru
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_INFO
 
 
-class UpdateGlobalWhiteAddrsConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateGlobalWhiteAddrsConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change which addresses need no account (4.9)."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG
@@ -145,7 +145,7 @@ class UpdateGlobalWhiteAddrsConfig(Request[Empty], frozen=True, kw_only=True, gc
     acl_file_full_path: str | None = None
 
 
-class GetBrokerClusterAclConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetBrokerClusterAclConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """All accounts (4.9)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG

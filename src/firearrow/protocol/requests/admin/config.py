@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.admin.properties import PropertiesText
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Request
 
 
-class UpdateBrokerConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateBrokerConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change settings of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG
@@ -27,28 +27,28 @@ class GetBrokerConfig(Request[GetBrokerConfigAnswer], frozen=True, kw_only=True,
     answer_body = PropertiesText
 
 
-class UpdateNamesrvConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateNamesrvConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change settings of a name server."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
     request_body = PropertiesText
 
 
-class GetNamesrvConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetNamesrvConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Read all settings of a name server."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
     answer_body = PropertiesText
 
 
-class UpdateControllerConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateControllerConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change settings of a controller."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_CONTROLLER_CONFIG
     request_body = PropertiesText
 
 
-class GetControllerConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetControllerConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Read all settings of a controller."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_CONTROLLER_CONFIG

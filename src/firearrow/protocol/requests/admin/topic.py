@@ -14,10 +14,10 @@ from firearrow.protocol.bodies.admin.topic import (
 )
 from firearrow.protocol.bodies.naming.route import TopicList
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
-class CreateTopic(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CreateTopic(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The fields of a topic."""
 
     topic: str
@@ -38,7 +38,7 @@ class UpdateAndCreateTopic(CreateTopic, frozen=True, kw_only=True, gc=False):
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
 
 
-class UpdateAndCreateTopicList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateAndCreateTopicList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Make or change several topics (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
@@ -68,7 +68,7 @@ class GetAllTopicConfig(Request[GetAllTopicConfigAnswer], frozen=True, kw_only=T
     max_topic_num: Int32 | None = None
 
 
-class GetTopicConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetTopicConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One topic (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
@@ -76,14 +76,14 @@ class GetTopicConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
     topic: str
 
 
-class DeleteTopicInBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
+class DeleteTopicInBroker(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget a topic and what it holds."""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
     topic: str
 
 
-class GetTopicStatsInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetTopicStatsInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The offsets of each queue of a topic.
 
     ``firearrowHidden`` is ours: our brokers also list hidden queues, which the topic has lost by shrinking.
@@ -95,14 +95,14 @@ class GetTopicStatsInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
     hidden: bool | None = msgspec.field(name="firearrowHidden", default=None)
 
 
-class GetSystemTopicListFromBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetSystemTopicListFromBroker(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The broker's own topics."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
     answer_body = TopicList
 
 
-class QueryTopicConsumeByWho(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QueryTopicConsumeByWho(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The groups that consume a topic."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
@@ -110,7 +110,7 @@ class QueryTopicConsumeByWho(Request[Empty], frozen=True, kw_only=True, gc=False
     topic: str
 
 
-class CleanUnusedTopic(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CleanUnusedTopic(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Remove queues of topics that are gone."""
 
     code: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC

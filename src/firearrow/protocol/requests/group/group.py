@@ -12,17 +12,17 @@ from firearrow.protocol.bodies.group.group import (
 from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection, ProducerConnection, ProducerTable
 from firearrow.protocol.bodies.naming.route import TopicList
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
-class UpdateAndCreateSubscriptionGroup(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateAndCreateSubscriptionGroup(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Make or change a group."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     request_body = SubscriptionGroupConfig
 
 
-class UpdateAndCreateSubscriptionGroupList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateAndCreateSubscriptionGroupList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Make or change several groups (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
@@ -45,7 +45,7 @@ class GetAllSubscriptionGroupConfig(Request[GetAllSubscriptionGroupAnswer], froz
     max_group_num: Int32 | None = None
 
 
-class GetSubscriptionGroupConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetSubscriptionGroupConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One group (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
@@ -53,7 +53,7 @@ class GetSubscriptionGroupConfig(Request[Empty], frozen=True, kw_only=True, gc=F
     group: str
 
 
-class DeleteSubscriptionGroup(Request[Empty], frozen=True, kw_only=True, gc=False):
+class DeleteSubscriptionGroup(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget a group. 4.9 says ``removeOffset`` where 5.x says ``cleanOffset``."""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_SUBSCRIPTIONGROUP
@@ -62,7 +62,7 @@ class DeleteSubscriptionGroup(Request[Empty], frozen=True, kw_only=True, gc=Fals
     remove_offset: bool | None = None
 
 
-class UpdateAndGetGroupForbidden(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateAndGetGroupForbidden(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Whether a group may read a topic, and a change of that (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
@@ -72,7 +72,7 @@ class UpdateAndGetGroupForbidden(Request[Empty], frozen=True, kw_only=True, gc=F
     readable: bool | None = None
 
 
-class QueryTopicsByConsumer(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QueryTopicsByConsumer(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The topics that a group consumes (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_TOPICS_BY_CONSUMER
@@ -80,7 +80,7 @@ class QueryTopicsByConsumer(Request[Empty], frozen=True, kw_only=True, gc=False)
     group: str
 
 
-class QuerySubscriptionByConsumer(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QuerySubscriptionByConsumer(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The subscriptions of a group (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
@@ -89,7 +89,7 @@ class QuerySubscriptionByConsumer(Request[Empty], frozen=True, kw_only=True, gc=
     topic: str | None = None
 
 
-class GetConsumerConnectionList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetConsumerConnectionList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The connections of a consumer group."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_CONNECTION_LIST
@@ -97,7 +97,7 @@ class GetConsumerConnectionList(Request[Empty], frozen=True, kw_only=True, gc=Fa
     consumer_group: str
 
 
-class GetProducerConnectionList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetProducerConnectionList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The connections of a producer group."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_PRODUCER_CONNECTION_LIST
@@ -105,7 +105,7 @@ class GetProducerConnectionList(Request[Empty], frozen=True, kw_only=True, gc=Fa
     producer_group: str
 
 
-class GetAllProducerInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetAllProducerInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """All producers."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_PRODUCER_INFO

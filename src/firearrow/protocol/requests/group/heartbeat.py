@@ -6,7 +6,7 @@ import msgspec
 
 from firearrow.protocol.bodies.group.heartbeat import CheckClientBody, ConsumerIdList, HeartbeatData
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Request
 
 
 class HeartbeatAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -23,7 +23,7 @@ class HeartBeat(Request[HeartbeatAnswer], frozen=True, kw_only=True, gc=False):
     request_body = HeartbeatData
 
 
-class UnregisterClient(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UnregisterClient(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """A client leaves a producer or a consumer group."""
 
     code: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
@@ -32,7 +32,7 @@ class UnregisterClient(Request[Empty], frozen=True, kw_only=True, gc=False):
     consumer_group: str | None = None
 
 
-class GetConsumerListByGroup(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetConsumerListByGroup(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The client ids of a group's members."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_LIST_BY_GROUP
@@ -40,14 +40,14 @@ class GetConsumerListByGroup(Request[Empty], frozen=True, kw_only=True, gc=False
     consumer_group: str
 
 
-class NotifyConsumerIdsChanged(Request[Empty], frozen=True, kw_only=True, gc=False):
+class NotifyConsumerIdsChanged(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One-way, broker to consumer: the members of the group changed."""
 
     code: ClassVar[RequestCode] = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
     consumer_group: str
 
 
-class CheckClientConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CheckClientConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Check whether the filter expression of a subscription compiles."""
 
     code: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class BoundaryType(StrEnum):
@@ -30,7 +30,7 @@ class QueryConsumerOffset(Request[OffsetAnswer], frozen=True, kw_only=True, gc=F
     set_zero_if_not_found: bool | None = None
 
 
-class UpdateConsumerOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UpdateConsumerOffset(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Store the offset of a group in a queue; usually one-way."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.group.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Int32, Request
 
 
-class GetConsumerRunningInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetConsumerRunningInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Administrator to broker, broker to consumer: return your running info."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_RUNNING_INFO
@@ -20,7 +20,7 @@ class GetConsumerRunningInfo(Request[Empty], frozen=True, kw_only=True, gc=False
     jstack_enable: bool = False
 
 
-class ConsumeMessageDirectly(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ConsumeMessageDirectly(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Administrator to broker, broker to consumer with the record: consume this now."""
 
     code: ClassVar[RequestCode] = RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -35,7 +35,7 @@ class ConsumeMessageDirectly(Request[Empty], frozen=True, kw_only=True, gc=False
     group_sys_flag: Int32 | None = None
 
 
-class PushReplyMessageToClient(Request[Empty], frozen=True, kw_only=True, gc=False):
+class PushReplyMessageToClient(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Broker to producer: the answer to your message."""
 
     code: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.group.offset import GetConsumerStatusBody, QueryCorrectionOffsetBody, ResetOffsetBody
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Int32, Request
 
 
-class ResetOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ResetOffset(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The group and the time or offset that its offsets are moved to."""
 
     group: str
@@ -25,7 +25,7 @@ class ResetConsumerClientOffset(ResetOffset, frozen=True, kw_only=True, gc=False
     request_body = ResetOffsetBody
 
 
-class GetConsumerStatus(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetConsumerStatus(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The group and topic whose offsets are asked for."""
 
     topic: str
@@ -54,7 +54,7 @@ class InvokeBrokerToGetConsumerStatus(GetConsumerStatus, frozen=True, kw_only=Tr
     answer_body = GetConsumerStatusBody
 
 
-class CloneGroupOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CloneGroupOffset(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Give one group the offsets of another."""
 
     code: ClassVar[RequestCode] = RequestCode.CLONE_GROUP_OFFSET
@@ -64,7 +64,7 @@ class CloneGroupOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
     offline: bool = False
 
 
-class QueryCorrectionOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QueryCorrectionOffset(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The lowest offsets of other groups."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET

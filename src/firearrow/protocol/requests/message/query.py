@@ -7,7 +7,7 @@ import msgspec
 from firearrow.protocol.bodies.admin.stats import QueryConsumeTimeSpanBody
 from firearrow.protocol.bodies.message.query import QueryConsumeQueueBody
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class QueryMessageAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -32,7 +32,7 @@ class QueryMessage(Request[QueryMessageAnswer], frozen=True, kw_only=True, gc=Fa
     unique_key_query: bool | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
 
 
-class ViewMessageById(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ViewMessageById(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The message at a physical offset."""
 
     code: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
@@ -41,7 +41,7 @@ class ViewMessageById(Request[Empty], frozen=True, kw_only=True, gc=False):
     offset: int
 
 
-class QueryConsumeQueue(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QueryConsumeQueue(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """A range of a consume queue's entries."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_QUEUE
@@ -53,7 +53,7 @@ class QueryConsumeQueue(Request[Empty], frozen=True, kw_only=True, gc=False):
     consumer_group: str | None = None
 
 
-class QueryConsumeTimeSpan(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QueryConsumeTimeSpan(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The range of times that each queue of a topic covers."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_TIME_SPAN

@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class SendAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -100,7 +100,7 @@ class SendReplyMessageV2(ShortSend, frozen=True, kw_only=True, gc=False):
     request_body = bytes
 
 
-class ConsumerSendMsgBack(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ConsumerSendMsgBack(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Deliver a message again later. ``offset`` is its physical offset."""
 
     code: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK

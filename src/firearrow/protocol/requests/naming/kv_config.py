@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Request
 
 
-class PutKvConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class PutKvConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Set a text."""
 
     code: ClassVar[RequestCode] = RequestCode.PUT_KV_CONFIG
@@ -30,7 +30,7 @@ class GetKvConfig(Request[GetKvConfigAnswer], frozen=True, kw_only=True, gc=Fals
     key: str
 
 
-class DeleteKvConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
+class DeleteKvConfig(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget a text."""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_KV_CONFIG
@@ -38,7 +38,7 @@ class DeleteKvConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
     key: str
 
 
-class GetKvListByNamespace(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetKvListByNamespace(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Read all texts of a namespace."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_KVLIST_BY_NAMESPACE

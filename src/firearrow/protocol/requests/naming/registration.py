@@ -11,7 +11,7 @@ from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody
 from firearrow.protocol.bodies.naming.route import GetBrokerMemberGroupBody, KVTable
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class RegisterBrokerAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -39,7 +39,7 @@ class RegisterBroker(Request[RegisterBrokerAnswer], frozen=True, kw_only=True, g
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
 
 
-class UnregisterBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
+class UnregisterBroker(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Remove the registration of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.UNREGISTER_BROKER
@@ -67,7 +67,7 @@ class QueryDataVersion(Request[QueryDataVersionAnswer], frozen=True, kw_only=Tru
     broker_id: int
 
 
-class BrokerHeartbeat(Request[Empty], frozen=True, kw_only=True, gc=False):
+class BrokerHeartbeat(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Heartbeat of a broker, to a name server or a controller."""
 
     code: ClassVar[RequestCode] = RequestCode.BROKER_HEARTBEAT
@@ -82,7 +82,7 @@ class BrokerHeartbeat(Request[Empty], frozen=True, kw_only=True, gc=False):
     election_priority: Int32 | None = None
 
 
-class GetBrokerMemberGroup(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetBrokerMemberGroup(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The members of a broker name."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
@@ -91,7 +91,7 @@ class GetBrokerMemberGroup(Request[Empty], frozen=True, kw_only=True, gc=False):
     broker_name: str
 
 
-class NotifyMinBrokerIdChange(Request[Empty], frozen=True, kw_only=True, gc=False):
+class NotifyMinBrokerIdChange(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One-way, name server to broker: the lowest live id of the broker name has changed."""
 
     code: ClassVar[RequestCode] = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE

@@ -9,10 +9,10 @@ import msgspec
 
 from firearrow.protocol.bodies.naming.route import ClusterInfo, TopicList, TopicRouteData
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
-class GetRouteInfoByTopic(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetRouteInfoByTopic(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The brokers of a topic's queues. The flag asks for quoted keys whatever the asker's version.
 
     A client in a zone asks for the brokers of its own; in Java ``DynamicalExtFieldRPCHook`` adds the two fields to
@@ -27,21 +27,21 @@ class GetRouteInfoByTopic(Request[Empty], frozen=True, kw_only=True, gc=False):
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
 
 
-class GetBrokerClusterInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetBrokerClusterInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Every broker of every cluster."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
     answer_body = ClusterInfo
 
 
-class GetAllTopicListFromNameserver(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetAllTopicListFromNameserver(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The names of all topics."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
     answer_body = TopicList
 
 
-class GetTopicsByCluster(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetTopicsByCluster(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The names of the topics that a cluster's brokers have."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TOPICS_BY_CLUSTER
@@ -49,28 +49,28 @@ class GetTopicsByCluster(Request[Empty], frozen=True, kw_only=True, gc=False):
     cluster: str
 
 
-class GetSystemTopicListFromNs(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetSystemTopicListFromNs(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The names of clusters and brokers, which are topics too, and the address of one broker."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
     answer_body = TopicList
 
 
-class GetUnitTopicList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetUnitTopicList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The topics whose unit bit is set."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
     answer_body = TopicList
 
 
-class GetHasUnitSubTopicList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetHasUnitSubTopicList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The topics whose unit-subscription bit is set."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
     answer_body = TopicList
 
 
-class GetHasUnitSubUnunitTopicList(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetHasUnitSubUnunitTopicList(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The topics whose unit-subscription bit is set and whose unit bit is not."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
@@ -103,7 +103,7 @@ class AddWritePermOfBroker(Request[AddWritePermAnswer], frozen=True, kw_only=Tru
     broker_name: str
 
 
-class DeleteTopicInNamesrv(Request[Empty], frozen=True, kw_only=True, gc=False):
+class DeleteTopicInNamesrv(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget a topic, in one cluster or in all."""
 
     code: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_NAMESRV
@@ -111,7 +111,7 @@ class DeleteTopicInNamesrv(Request[Empty], frozen=True, kw_only=True, gc=False):
     cluster_name: str | None = None
 
 
-class RegisterTopicInNamesrv(Request[Empty], frozen=True, kw_only=True, gc=False):
+class RegisterTopicInNamesrv(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Add the queues of one topic that no broker has registered."""
 
     code: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV

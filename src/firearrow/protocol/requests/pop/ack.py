@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.pop.pop import BatchAckBody
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
-class AckMessage(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AckMessage(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One popped message is done."""
 
     code: ClassVar[RequestCode] = RequestCode.ACK_MESSAGE
@@ -22,7 +22,7 @@ class AckMessage(Request[Empty], frozen=True, kw_only=True, gc=False):
     lite_topic: str | None = None
 
 
-class BatchAckMessage(Request[Empty], frozen=True, kw_only=True, gc=False):
+class BatchAckMessage(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Many popped messages are done."""
 
     code: ClassVar[RequestCode] = RequestCode.BATCH_ACK_MESSAGE

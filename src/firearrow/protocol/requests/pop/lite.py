@@ -11,7 +11,7 @@ from firearrow.protocol.bodies.pop.lite import (
     ParentTopicInfo,
 )
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class PopLiteAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -40,14 +40,14 @@ class PopLiteMessage(Request[PopLiteAnswer], frozen=True, kw_only=True, gc=False
     attempt_id: str | None = None
 
 
-class LiteSubscriptionCtl(Request[Empty], frozen=True, kw_only=True, gc=False):
+class LiteSubscriptionCtl(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Change which lite topics clients subscribe to."""
 
     code: ClassVar[RequestCode] = RequestCode.LITE_SUBSCRIPTION_CTL
     request_body = LiteSubscriptionCtlBody
 
 
-class NotifyUnsubscribeLite(Request[Empty], frozen=True, kw_only=True, gc=False):
+class NotifyUnsubscribeLite(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Broker to client: you no longer subscribe to this lite topic."""
 
     code: ClassVar[RequestCode] = RequestCode.NOTIFY_UNSUBSCRIBE_LITE
@@ -56,14 +56,14 @@ class NotifyUnsubscribeLite(Request[Empty], frozen=True, kw_only=True, gc=False)
     client_id: str
 
 
-class GetBrokerLiteInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetBrokerLiteInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The number of lite topics of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_LITE_INFO
     answer_body = BrokerLiteInfo
 
 
-class GetParentTopicInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetParentTopicInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The lite topics under one parent."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_PARENT_TOPIC_INFO
@@ -71,7 +71,7 @@ class GetParentTopicInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
     topic: str
 
 
-class GetLiteTopicInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetLiteTopicInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One lite topic."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_LITE_TOPIC_INFO
@@ -80,7 +80,7 @@ class GetLiteTopicInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
     lite_topic: str | None = None
 
 
-class GetLiteClientInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetLiteClientInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The lite topics of one client."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_LITE_CLIENT_INFO
@@ -91,7 +91,7 @@ class GetLiteClientInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
     max_count: Int32 = 1000
 
 
-class GetLiteGroupInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetLiteGroupInfo(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The lag of a group in its lite topics."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_LITE_GROUP_INFO
@@ -101,7 +101,7 @@ class GetLiteGroupInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
     top_k: Int32 = 0
 
 
-class TriggerLiteDispatch(Request[Empty], frozen=True, kw_only=True, gc=False):
+class TriggerLiteDispatch(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Look again for messages for a group, or for one client of the group."""
 
     code: ClassVar[RequestCode] = RequestCode.TRIGGER_LITE_DISPATCH

@@ -12,7 +12,7 @@ from firearrow.protocol.bodies.pop.pop import (
     SetMessageRequestModeBody,
 )
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class PopAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -94,13 +94,13 @@ class PollingInfo(Request[PollingInfoAnswer], frozen=True, kw_only=True, gc=Fals
     queue_id: Int32
 
 
-class PopRollback(Request[Empty], frozen=True, kw_only=True, gc=False):
+class PopRollback(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Move the records of popped messages from one kind of store to the other."""
 
     code: ClassVar[RequestCode] = RequestCode.POP_ROLLBACK
 
 
-class QueryAssignment(Request[Empty], frozen=True, kw_only=True, gc=False):
+class QueryAssignment(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The queues that this client shall consume, and by pull or pop."""
 
     code: ClassVar[RequestCode] = RequestCode.QUERY_ASSIGNMENT
@@ -108,14 +108,14 @@ class QueryAssignment(Request[Empty], frozen=True, kw_only=True, gc=False):
     answer_body = Assignments
 
 
-class SetMessageRequestMode(Request[Empty], frozen=True, kw_only=True, gc=False):
+class SetMessageRequestMode(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Choose how a group fetches a topic."""
 
     code: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE
     request_body = SetMessageRequestModeBody
 
 
-class GetAllMessageRequestMode(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetAllMessageRequestMode(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The way in which every group fetches; asked by slaves."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from firearrow.protocol.bodies.replication.replication import BrokerReplicasInfo, ElectMasterBody, SyncStateSet
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Request
 
 
 class AlterSyncStateSetAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -101,7 +101,7 @@ class ControllerGetMetadataInfo(Request[GetMetadataInfoAnswer], frozen=True, kw_
     code: ClassVar[RequestCode] = RequestCode.CONTROLLER_GET_METADATA_INFO
 
 
-class ControllerGetSyncStateData(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ControllerGetSyncStateData(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The replicas of the broker names in the body."""
 
     code: ClassVar[RequestCode] = RequestCode.CONTROLLER_GET_SYNC_STATE_DATA
@@ -109,7 +109,7 @@ class ControllerGetSyncStateData(Request[Empty], frozen=True, kw_only=True, gc=F
     answer_body = BrokerReplicasInfo
 
 
-class CleanBrokerData(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CleanBrokerData(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Forget brokers."""
 
     code: ClassVar[RequestCode] = RequestCode.CLEAN_BROKER_DATA

@@ -10,7 +10,7 @@ from firearrow.protocol.bodies.admin.store import TimerCheckpoint, TimerMetricsT
 from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, DelayOffsetTable
 from firearrow.protocol.bodies.replication.replication import EpochEntryCache, HaRuntimeInfo, SyncStateSet
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Fields, Int32, Int64, Request
+from firearrow.protocol.conversation import EmptyAnswer, Fields, Int32, Int64, Request
 
 
 class GetAllConsumerOffsetAnswer(Fields, frozen=True, kw_only=True, gc=False):
@@ -36,21 +36,21 @@ class GetAllConsumerOffset(Request[GetAllConsumerOffsetAnswer], frozen=True, kw_
     in_parts: bool | None = None
 
 
-class GetAllDelayOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetAllDelayOffset(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The offset of each delay level."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_DELAY_OFFSET
     answer_body = DelayOffsetTable
 
 
-class GetTimerCheckPoint(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetTimerCheckPoint(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The progress of timers (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TIMER_CHECK_POINT
     answer_body = TimerCheckpoint
 
 
-class GetTimerMetrics(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetTimerMetrics(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The number of timed messages, by topic (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_TIMER_METRICS
@@ -74,14 +74,14 @@ class ExchangeBrokerHaInfo(Request[ExchangeHaInfoAnswer], frozen=True, kw_only=T
     master_address: str | None = None
 
 
-class GetBrokerHaStatus(Request[Empty], frozen=True, kw_only=True, gc=False):
+class GetBrokerHaStatus(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """The state of replication (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_HA_STATUS
     answer_body = HaRuntimeInfo
 
 
-class ResetMasterFlushOffset(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ResetMasterFlushOffset(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Tell a slave how far its master's log is on disk (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.RESET_MASTER_FLUSH_OFFSET
@@ -110,7 +110,7 @@ class GetBrokerEpochCache(Request[GetBrokerEpochCacheAnswer], frozen=True, kw_on
     known: Int64 | None = None
 
 
-class NotifyBrokerRoleChanged(Request[Empty], frozen=True, kw_only=True, gc=False):
+class NotifyBrokerRoleChanged(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Controller to broker: this is the master now (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
@@ -121,7 +121,7 @@ class NotifyBrokerRoleChanged(Request[Empty], frozen=True, kw_only=True, gc=Fals
     master_broker_id: int | None = None
 
 
-class AddBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
+class AddBroker(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Start a broker inside a container; the body is its settings (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.ADD_BROKER
@@ -129,7 +129,7 @@ class AddBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
     config_path: str | None = None
 
 
-class RemoveBroker(Request[Empty], frozen=True, kw_only=True, gc=False):
+class RemoveBroker(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Stop a broker inside a container (5.x)."""
 
     code: ClassVar[RequestCode] = RequestCode.REMOVE_BROKER

@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.conversation import Empty, Int32, Request
+from firearrow.protocol.conversation import EmptyAnswer, Int32, Request
 
 
-class EndTransaction(Request[Empty], frozen=True, kw_only=True, gc=False):
+class EndTransaction(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Commit (8) or roll back (12) a half message; usually one-way."""
 
     code: ClassVar[RequestCode] = RequestCode.END_TRANSACTION
@@ -20,7 +20,7 @@ class EndTransaction(Request[Empty], frozen=True, kw_only=True, gc=False):
     transaction_id: str | None = None
 
 
-class CheckTransactionState(Request[Empty], frozen=True, kw_only=True, gc=False):
+class CheckTransactionState(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """One-way, broker to producer: return the state of the half message whose record is the body."""
 
     code: ClassVar[RequestCode] = RequestCode.CHECK_TRANSACTION_STATE
@@ -33,7 +33,7 @@ class CheckTransactionState(Request[Empty], frozen=True, kw_only=True, gc=False)
     offset_msg_id: str | None = None
 
 
-class ResumeCheckHalfMessage(Request[Empty], frozen=True, kw_only=True, gc=False):
+class ResumeCheckHalfMessage(Request[EmptyAnswer], frozen=True, kw_only=True, gc=False):
     """Check a half message again after the broker gave up checking it."""
 
     code: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE

@@ -17,6 +17,11 @@ def slowness() -> float:
     return max(1.0, median(_work_s() for _ in range(TRIES)) / REFERENCE_S)
 
 
+def steady_s(taken_s: float, budget_s: float) -> float:
+    """Return the CPU time of work just done; if it is over its budget, as the machine of the budgets would take it."""
+    return taken_s if taken_s < budget_s else taken_s / slowness()
+
+
 def least_s(measure: Callable[[], float], budget_s: float) -> float:
     """Return the CPU time of some work on the machine of the budgets: the least of a few tries, one if it is in budget.
 
@@ -24,8 +29,7 @@ def least_s(measure: Callable[[], float], budget_s: float) -> float:
     """
     found: list[float] = []
     while len(found) < TRIES and (not found or min(found) >= budget_s):
-        taken_s = measure()
-        found.append(taken_s if taken_s < budget_s else taken_s / slowness())
+        found.append(steady_s(measure(), budget_s))
     return min(found)
 
 
